@@ -1,7 +1,6 @@
 # Each target first makes .venv if it is missing, out of date, or was moved here from elsewhere.
 #
 #   make compare ARGS="--rounds 1"     ARGS is passed to the command that a target runs
-#   make setup TENSORFLOW=2.18         .venv with TensorFlow 2.18 (2.21 without it); it stays so until told otherwise
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -9,7 +8,7 @@ SHELL := /bin/bash
 
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 ifeq ($(shell id -u),0)
-# As .venv/bin/activate does: Open MPI refuses root unless it is told twice.
+# As .venv/bin/activate does: Open MPI refuses root without both.
 export OMPI_ALLOW_RUN_AS_ROOT := 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
 endif
@@ -18,19 +17,16 @@ ARGS ?=
 READY := .venv/ready
 # Scripts in .venv hold its absolute path, so a .venv that was made elsewhere is out of date.
 MADE_HERE := $(if $(filter $(CURDIR),$(shell head -n 1 $(READY) 2>/dev/null)),,remake)
-# scripts/setup reads it, and leaves in .venv for which one it was made.
-export TENSORFLOW ?=
-MADE_FOR := $(if $(filter-out $(shell cat .venv/.tensorflow 2>/dev/null),$(TENSORFLOW)),remake)
 
-.PHONY: help setup compare tax test test-fast check lock clean remake
+.PHONY: help setup compare tax test test-all test-fast check lock clean remake
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
 
 setup: $(READY) ## make .venv (every other target does so by itself)
 
-$(READY): requirements.lock requirements-2.18.lock scripts/setup scripts/horovod.lock scripts/horovod.cmake \
-		scripts/check_horovod.py scripts/configure_mpi.py scripts/listen.c setup.cfg pyproject.toml $(MADE_HERE) $(MADE_FOR)
+$(READY): requirements.lock scripts/setup scripts/horovod.lock scripts/horovod.cmake \
+		scripts/check_horovod.py scripts/configure_mpi.py scripts/listen.c setup.cfg pyproject.toml $(MADE_HERE)
 	@scripts/setup
 
 compare: $(READY) ## Horovod against tf.distribute on this machine, and a report
@@ -39,36 +35,36 @@ compare: $(READY) ## Horovod against tf.distribute on this machine, and a report
 tax: $(READY) ## what Ringside itself costs, against hand-written scripts
 	@python benchmarks/tax.py $(ARGS)
 
-# What TensorFlow 2.18 keeps: all without TensorFlow, and what each backend promises.
-TESTS = $(if $(filter 2.18,$(shell cat .venv/.tensorflow)),tests/unit tests/contract,tests)
-
 # Three on two cores: much of what is tested waits, for a launcher, a lost host, or a deadline.
-test: $(READY) ## every test (TensorFlow 2.18: tests/unit, tests/contract), three files at a time
-	@pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS) $(TESTS)
+PYTEST := pytest -n 3 --dist loadfile --no-loadscope-reorder
+
+test: $(READY) ## every test that is not marked nightly, three files at a time
+	@$(PYTEST) -m "not nightly" $(ARGS) tests
+
+test-all: $(READY) ## every test, also those marked nightly
+	@$(PYTEST) $(ARGS) tests
 
 test-fast: $(READY) ## tests without TensorFlow and long simulations, in a minute or two
-	@pytest -n 2 -m "not slow" $(ARGS) tests/unit
+	@pytest -n 2 -m "not slow and not nightly" $(ARGS) tests/unit
 
-check: $(READY) ## format, lint, types, who imports whom, links
+check: $(READY) ## format, lint, types, who imports whom, links, words
 	@ruff format --check .
 	@ruff check .
 	@mypy
 	@lint-imports
 	@python scripts/check_links.py
+	@python scripts/check_words.py
 
 # uv is installed only for this command. Its version decides the text of the lock, so it is pinned here.
 # Versions of the present lock are kept if they still fit; ARGS=--upgrade takes the newest.
 # --universal: for every Python from 3.11 on. colorama would be for Windows, where Ringside does not run.
-lock: ## requirements.in -> requirements.lock, requirements-2.18.lock and scripts/horovod.lock
+lock: ## requirements.in -> requirements.lock and scripts/horovod.lock
 	@temporary=$$(mktemp -d); trap 'rm -rf "$$temporary"' EXIT; \
 	$${PYTHON:-python3} -m venv "$$temporary"; \
 	"$$temporary/bin/pip" install --quiet uv==0.13.8; \
 	export UV_CUSTOM_COMPILE_COMMAND="make lock"; \
 	"$$temporary/bin/uv" pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 		--no-annotate --no-emit-package colorama $(ARGS) requirements.in --output-file requirements.lock; \
-	"$$temporary/bin/uv" pip compile --quiet --python-version 3.11 --generate-hashes \
-		--no-annotate $(ARGS) requirements.in --override requirements-2.18.in \
-		--output-file requirements-2.18.lock; \
 	grep -o '^horovod==[^ ]*' scripts/horovod.lock | "$$temporary/bin/uv" pip compile --quiet \
 		--python-version 3.11 --generate-hashes --no-deps - --output-file scripts/horovod.lock
 

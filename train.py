@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from launch.flags import with_spec_flags
+from launch.flags import spec_flags, with_flags
 from launch.launchers.slurm import node_addresses
 from launch.task import (
     Reporter,
@@ -112,7 +112,7 @@ def _surroundings() -> Surroundings:
     return read_surroundings(os.environ, node_addresses)
 
 
-@with_spec_flags(_surroundings)
+@with_flags(spec=spec_flags(_surroundings))
 def _by_hand(
     *,
     spec: RunSpec,

@@ -4,15 +4,14 @@ import functools
 import inspect
 import shlex
 from collections.abc import Callable
-from typing import Annotated, Any, Literal, get_args
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import typer
+from annotated_types import Ge, Gt, Le
 
 from ringside_core.specs import (
-    LearningRateRule,
-    PipelineOptions,
     RefusalError,
-    Resources,
     RunSpec,
     Surroundings,
     Topology,
@@ -21,7 +20,8 @@ from ringside_core.specs import (
     parse_option,
 )
 from ringside_core.specs.keras_version import KerasVersion
-from ringside_core.specs.run_spec import MAX_SEED, Option, Policy, Precision, TrainedBy
+from ringside_core.specs.knob import KnobField, knobs, with_values
+from ringside_core.specs.run_spec import Option
 from ringside_core.workloads.registry import (
     DEFAULT,
     check_modules_beside,
@@ -32,211 +32,67 @@ from ringside_core.workloads.registry import (
     script_words,
 )
 
-
-def _number_type(text: str) -> str:
-    """float32 or float64; `ringside compare` once took the width of intervals by this name."""
-    if text in get_args(Precision):
-        return text
-    raise RefusalError(
-        "--precision must be float32 or float64.",
-        received=repr(text),
-        advice="The width of the intervals of `ringside compare` is --interval-width.",
-    )
+Script = Annotated[
+    list[str] | None,
+    typer.Argument(
+        show_default=False,
+        help="In the place of --workload: file.py:function, or a script that calls ringside.fit, "
+        "whose own flags stand behind --.",
+    ),
+]
+BackendName = Annotated[
+    str, typer.Option(help="auto: the backend of the launcher; without a launcher, serial.")
+]
+Replicas = Annotated[
+    int | None, typer.Option(min=1, help="Copies of the model. Default: as launched.")
+]
+BackendOption = Annotated[
+    list[str] | None,
+    typer.Option("-o", "--option", help="Option of the backend, name=value, repeatable."),
+]
 
 
 def spec_from_flags(
     surroundings: Surroundings,
     *,
-    script: Annotated[
-        list[str] | None,
-        typer.Argument(
-            show_default=False,
-            help="In the place of --workload: file.py:function, or a script that calls "
-            "ringside.fit, whose own flags stand behind --.",
-        ),
-    ] = None,
-    backend: Annotated[
-        str, typer.Option(help="auto: the backend of the launcher; without a launcher, serial.")
-    ] = "auto",
-    replicas: Annotated[
-        int | None, typer.Option(min=1, help="Copies of the model. Default: as launched.")
-    ] = None,
-    workload: Annotated[
-        str | None,
-        typer.Option(
-            help=f"A name, path/to/file.py:function or package.module:function. Default: {DEFAULT}."
-        ),
-    ] = None,
-    workload_option: Annotated[
-        list[str] | None,
-        typer.Option(
-            "-w", "--workload-option", help="Option of the workload, name=value, repeatable."
-        ),
-    ] = None,
-    data_dir: Annotated[str | None, typer.Option(help="Folder of the data sets.")] = None,
-    option: Annotated[
-        list[str] | None,
-        typer.Option("-o", "--option", help="Option of the backend, name=value, repeatable."),
-    ] = None,
-    global_batch: Annotated[
-        int | None, typer.Option(min=1, help="Examples in one update. Default: the workload's.")
-    ] = None,
-    epochs: Annotated[int | None, typer.Option(min=1, help="Default: the workload's.")] = None,
-    gradient_accumulation_steps: Annotated[
-        int, typer.Option(min=1, help="Passes in which a replica runs its part of one update.")
-    ] = 1,
-    learning_rate_rule: Annotated[
-        Literal["none", "linear", "sqrt"],
-        typer.Option(help="How the learning rate follows the global batch."),
-    ] = "none",
-    warmup_epochs: Annotated[
-        int, typer.Option(min=0, help="Epochs of linear warm-up to that rate.")
-    ] = 0,
-    precision: Annotated[
-        Any,  # typer takes no parser beside a Literal
-        typer.Option(parser=_number_type, metavar="[float32|float64]", help="Number type."),
-    ] = "float32",
-    shard: Annotated[
-        Literal["batch", "file", "data", "off"],
-        typer.Option(help="How replicas share the input; file, data and off need --no-cache."),
-    ] = "batch",
-    cache: Annotated[bool, typer.Option(help="Read the data into memory once.")] = True,
-    shuffle: Annotated[
-        bool | None,
-        typer.Option(help="A new order in each epoch. Default: as the data's author has it."),
-    ] = None,
-    shuffle_buffer: Annotated[
-        int, typer.Option(min=1, help="Elements held by the shuffle of a stream (--no-cache).")
-    ] = 4096,
-    parallel_map: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Calls of the input under way for each replica. Default: as it has cores."
-        ),
-    ] = None,
-    interleave_files: Annotated[int, typer.Option(min=1, help="Files read in parallel.")] = 1,
-    filter: Annotated[
-        str | None, typer.Option(help="file.py:function or module:function, element → bool.")
-    ] = None,
-    prefetch: Annotated[
-        int, typer.Option(min=0, help="Batches prepared ahead of each replica.")
-    ] = 2,
-    cores_per_replica: Annotated[
-        int | None, typer.Option(min=1, help="Pin each process to this many cores per replica.")
-    ] = None,
-    intra_op_threads: Annotated[
-        int | None, typer.Option(min=1, help="Threads of TensorFlow within one operation.")
-    ] = None,
-    inter_op_threads: Annotated[
-        int | None, typer.Option(min=1, help="Threads of TensorFlow over operations.")
-    ] = None,
-    seed: Annotated[
-        int, typer.Option(min=0, max=MAX_SEED, help="Of the weights and the shuffle.")
-    ] = 1,
-    save: Annotated[
-        Literal["record", "all"],
-        typer.Option(help="all: checkpoint, TensorBoard log and model.keras too."),
-    ] = "all",
-    resume_from: Annotated[
-        str | None,
-        typer.Option(
-            "--resume-from",
-            "--resume",
-            help="checkpoint.npz of an earlier run. auto: the newest whole one in the folder of "
-            "this run; if there is none, begin.",
-        ),
-    ] = None,
-    ledger: Annotated[
-        Literal["digest", "full"],
-        typer.Option(help="full: record which example was fed where and when."),
-    ] = "digest",
-    checkpoint_steps: Annotated[
-        int | None, typer.Option(min=1, help="Also write a checkpoint after every so many updates.")
-    ] = None,
-    steps_per_execution: Annotated[
-        int, typer.Option(min=1, help="Updates in one call of the training function.")
-    ] = 1,
-    jit_compile: Annotated[bool, typer.Option(help="Compile the training step by XLA.")] = False,
-    trained_by: Annotated[
-        TrainedBy | None,
-        typer.Option(
-            help="fit: Keras' Model.fit. loop: a written-out loop with a gradient tape. Default: "
-            "fit; of Keras 3 loop."
-        ),
-    ] = None,
-    policy: Annotated[
-        Policy | None, typer.Option(help="Keras' dtype policy. Default: as the author says.")
-    ] = None,
-    keras: Annotated[
-        int | None,
-        typer.Option(
-            min=2, max=3, help="2: legacy Keras. 3: Keras 3. Default: what the file imports, or 2."
-        ),
-    ] = None,
+    script: Script = None,
+    backend: BackendName = "auto",
+    replicas: Replicas = None,
+    option: BackendOption = None,
+    **values: Any,
 ) -> RunSpec:
     """Build the spec of a run from flags. What no flag gives comes from the launcher.
-
-    The help of each flag says what it means.
 
     Raises:
         RefusalError: flags that do not fit together.
     """
     name = surroundings.default_backend if backend == "auto" else backend
     capabilities_of(name)
-    workload = _named(script or [], workload)
+    given = {key: value for key, value in values.items() if value is not None}
+    workload = _named(script or [], given.get("workload"))
     check_name(workload)
     workload_options = {
-        key: _scalar(value) for key, value in map(parse_option, workload_option or [])
+        key: _scalar(value) for key, value in map(parse_option, given.get("workload_option", ()))
     }
-    if global_batch is None or epochs is None:
+    if not {"global_batch", "epochs"} <= given.keys():
         defaults = ready(workload, workload_options)
-        global_batch, epochs = global_batch or defaults.global_batch, epochs or defaults.epochs
-    if filter is not None:
-        check_modules_beside(filter)
+        given = {"global_batch": defaults.global_batch, "epochs": defaults.epochs} | given
+    if "filter" in given:
+        check_modules_beside(given["filter"])
     own = dict(map(parse_option, option or []))
     if surroundings.task is not None and surroundings.task.cluster.ps:
         own.setdefault("servers", str(len(surroundings.task.cluster.ps)))
-    options, version = backend_options(name, own), _keras(workload, keras)
-    if save == "all" and script_words(workload):
+    options, version = backend_options(name, own), _keras(workload, given.get("keras"))
+    if given.get("save", "all") == "all" and script_words(workload):
         must_train_all_fits(workload_options)
     surroundings = surroundings.placed(name, servers=options.num_servers)
+    found = {"workload": workload, "workload_option": workload_options, "keras": version}
+    found["trained_by"] = given.get("trained_by") or ("fit" if version == 2 else "loop")
     return RunSpec(
-        workload=workload,
-        workload_options=workload_options,
-        data_dir=data_dir,
         backend=name,
         options=options,
         topology=topology_for(name, replicas, surroundings),
-        global_batch=global_batch,
-        epochs=epochs,
-        gradient_accumulation_steps=gradient_accumulation_steps,
-        learning_rate_rule=LearningRateRule(rule=learning_rate_rule, warmup_epochs=warmup_epochs),
-        precision=precision,
-        pipeline=PipelineOptions(
-            shard=shard,
-            cache=cache,
-            shuffle=shuffle,
-            shuffle_buffer=shuffle_buffer,
-            parallel_map=parallel_map,
-            interleave_files=interleave_files,
-            filter=filter,
-            prefetch=prefetch,
-        ),
-        resources=Resources(
-            cores_per_replica=cores_per_replica,
-            intra_op_threads=intra_op_threads,
-            inter_op_threads=inter_op_threads,
-        ),
-        seed=seed,
-        save=save,
-        resume_from=resume_from,
-        ledger=ledger,
-        checkpoint_steps=checkpoint_steps,
-        steps_per_execution=steps_per_execution,
-        jit_compile=jit_compile,
-        trained_by=trained_by or ("fit" if version == 2 else "loop"),
-        keras=version,
-        policy=policy,
+        **with_values(RunSpec, given | found),
     )
 
 
@@ -292,37 +148,95 @@ def topology_for(backend: str, replicas: int | None, surroundings: Surroundings)
     return Topology(hosts=size // local, processes_per_host=local)
 
 
-def with_spec_flags(
-    surroundings: Callable[[], Surroundings], *, without: tuple[str, ...] = (), **fixed: Any
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Give a typer command every flag of a RunSpec; it receives `spec` in their place.
+def spec_flags(
+    surroundings: Callable[[], Surroundings] = Surroundings,
+    *,
+    several_arms: bool = False,
+    without: tuple[str, ...] = (),
+    **fixed: Any,
+) -> Callable[..., RunSpec]:
+    """A function of every flag of a RunSpec that builds it, for `with_flags`.
 
     Args:
         surroundings: called when the command runs.
+        several_arms: without the flags of one run; the spec is that of the serial run.
         without: flags that the command does not have.
         fixed: values of such flags.
     """
+    if several_arms:
+        fixed = {"backend": "serial", "save": "record", **fixed}
+        without = (*without, "replicas", "option", *(k.name for k in _FLAGS if k.knob.one_run))
+    own = list(inspect.signature(spec_from_flags).parameters.values())[1:-1]
+    flags = [*own, *map(_parameter, _FLAGS)]
+
+    def build(**values: Any) -> RunSpec:
+        return spec_from_flags(surroundings(), **fixed, **values)
+
+    build.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [flag for flag in flags if flag.name not in (*without, *fixed)]
+    )
+    return build
+
+
+def with_flags(**groups: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Give a typer command the flags of whole values.
+
+    Each group is a function whose parameters are flags; the command receives what it returns:
+    `@with_flags(spec=spec_flags(), placement=placement_from)`.
+    """
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
-        every = list(inspect.signature(spec_from_flags).parameters.values())[1:]
-        flags = [flag for flag in every if flag.name not in (*without, *fixed)]
-        own = [p for p in inspect.signature(command).parameters.values() if p.name != "spec"]
-        names = {flag.name for flag in flags}
+        flags = {name: inspect.signature(group).parameters for name, group in groups.items()}
+        own = [p for n, p in inspect.signature(command).parameters.items() if n not in groups]
+        every = [*own, *(flag for group in flags.values() for flag in group.values())]
 
         @functools.wraps(command)
-        def wrapper(**values: Any) -> Any:
-            spec = spec_from_flags(
-                surroundings(), **fixed, **{key: v for key, v in values.items() if key in names}
-            )
-            return command(spec=spec, **{k: v for k, v in values.items() if k not in names})
+        def wrapper(**given: Any) -> Any:
+            built = {
+                name: groups[name](**{flag: given.pop(flag) for flag in group})
+                for name, group in flags.items()
+            }
+            return command(**given, **built)
 
         wrapper.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-            [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in (*own, *flags)]
+            [flag.replace(kind=inspect.Parameter.KEYWORD_ONLY) for flag in every]
         )
-        wrapper.__annotations__ = {p.name: p.annotation for p in (*own, *flags)}
+        wrapper.__annotations__ = {flag.name: flag.annotation for flag in every}
         return wrapper
 
     return decorate
+
+
+def _parameter(knob: KnobField) -> inspect.Parameter:
+    """The flag of a knob."""
+    kind: Any = knob.field.annotation
+    constraints = list(knob.field.metadata)
+    if get_origin(kind) in (Union, UnionType):
+        (kind,) = set(get_args(kind)) - {type(None)}
+    if get_origin(kind) is Annotated:
+        kind, *more = get_args(kind)
+        constraints += more
+    bounds: dict[str, Any] = {}
+    for one in constraints:
+        if isinstance(one, Ge | Gt):  # of whole numbers
+            bounds["min"] = one.ge if isinstance(one, Ge) else one.gt + 1  # type: ignore[operator]
+        elif isinstance(one, Le):
+            bounds["max"] = one.le
+    if get_origin(kind) is dict:
+        kind = list[str]
+    elif get_origin(kind) is Literal and all(isinstance(x, int) for x in get_args(kind)):
+        bounds, kind = {"min": min(get_args(kind)), "max": max(get_args(kind))}, int
+    default = None if knob.knob.open else knob.field.default
+    option = typer.Option(*knob.knob.names, help=knob.knob.help, **bounds)
+    return inspect.Parameter(
+        knob.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=default,
+        annotation=Annotated[kind if default is not None else kind | None, option],
+    )
+
+
+_FLAGS = [knob for knob in knobs(RunSpec) if knob.knob.help]
 
 
 def _scalar(text: str) -> Option:

@@ -33,7 +33,7 @@ def anchors(page: str) -> set[str]:
 
 
 def blank(match: re.Match[str]) -> str:
-    """Spaces of the same length, so that line numbers stay."""
+    """Spaces of the same length, so that line numbers stay the same."""
     return re.sub(r"[^\n]", " ", match.group())
 
 

@@ -3,14 +3,13 @@
 # scripts/setup gives this file to CMake as CMAKE_PROJECT_horovod_INCLUDE: CMake reads it when Horovod's own
 # project() begins (Gloo has a project() of its own).
 
-# Leave xla_mpi_ops.cc out. The target that holds the file does not exist yet. So the call waits for the end of that
-# directory. A header is known to a target and is not compiled.
-if(LEAVE_OUT_XLA_OPERATIONS)
-    cmake_language(DEFER CALL set_source_files_properties
-        "${CMAKE_CURRENT_SOURCE_DIR}/horovod/tensorflow/xla_mpi_ops.cc"
-        DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}/horovod/tensorflow"
-        PROPERTIES HEADER_FILE_ONLY ON)
-endif()
+# Leave xla_mpi_ops.cc (operations for XLA on GPUs) out: it includes xla_builder.h, which TensorFlow ships no longer
+# (horovod#4314). The target that holds the file does not exist yet, so the call waits for the end of that directory.
+# A header is known to a target and is not compiled.
+cmake_language(DEFER CALL set_source_files_properties
+    "${CMAKE_CURRENT_SOURCE_DIR}/horovod/tensorflow/xla_mpi_ops.cc"
+    DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}/horovod/tensorflow"
+    PROPERTIES HEADER_FILE_ONLY ON)
 
 # Horovod's copy of FlatBuffers assigns to a constant in a template that nobody uses; g++ 14 refuses that. A copy of
 # the header without that `const` comes first.

@@ -4,7 +4,7 @@
 
 `ringside verify` certifies each one under the serial backend, and with two replicas under mirrored,
 multi_worker_mirrored and horovod: about a minute each on two quiet cores. Certificates are kept in
-runs/programs/NAME. A program is certified anew if anything has changed since: it, Ringside's code,
+runs/programs/NAME. A program is certified again if anything has changed since: it, Ringside's code,
 the machine or its packages. The page is written at the end; Ctrl-C leaves the old one, and keeps
 the certificates that are whole.
 """
@@ -65,7 +65,7 @@ class Program:
     def is_function(self) -> bool:
         """Whether it has a function `workload`."""
         body = ast.parse(self.path.read_text(encoding="utf-8")).body
-        return any(isinstance(one, ast.FunctionDef) and one.name == "workload" for one in body)
+        return any(isinstance(node, ast.FunctionDef) and node.name == "workload" for node in body)
 
     @property
     def shows(self) -> str:
@@ -74,17 +74,17 @@ class Program:
         return text.split("\n")[0].rstrip(".").split(": `")[0]
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """What it shows, or which of its fits this is."""
         return self.shows if self.fit == 1 else f"its fit {self.fit} (`-w fit={self.fit}`)"
 
     @property
-    def changed(self) -> str:
+    def interface(self) -> str:
         """`function`, or how many lines name Ringside."""
         if self.is_function:
             return "function"
         tokens = tokenize.generate_tokens(io.StringIO(self.path.read_text("utf-8")).readline)
-        lines = {one.start[0] for one in tokens if one[:2] == (tokenize.NAME, "ringside")}
+        lines = {token.start[0] for token in tokens if token[:2] == (tokenize.NAME, "ringside")}
         return f"{len(lines)} lines"
 
 
@@ -96,48 +96,48 @@ def programs() -> list[Program]:
 
 def _fits(path: Path) -> int:
     """How often a script calls `ringside.fit`."""
-    calls = (
-        one for one in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(one, ast.Call)
-    )
-    return sum(ast.unparse(one.func) == "ringside.fit" for one in calls)
+    nodes = ast.walk(ast.parse(path.read_text("utf-8")))
+    calls = [node for node in nodes if isinstance(node, ast.Call)]
+    return sum(ast.unparse(call.func) == "ringside.fit" for call in calls)
 
 
-def kept(program: Program) -> dict[str, Certificate]:
-    """The certificates of a program by backend, if nothing has changed since; else empty."""
+def read_certificates(program: Program) -> dict[str, Certificate]:
+    """The certificates of a program that lie in its folder, by backend."""
     files = sorted((KEPT / program.name / "certificates").glob("*.json"))
-    found = [Certificate.from_json(one.read_text("utf-8"), origin=str(one)) for one in files]
-    by_backend = {one.arm.backend: one for one in found}
+    read = [Certificate.from_json(file.read_text("utf-8"), origin=str(file)) for file in files]
+    return {certificate.arm.backend: certificate for certificate in read}
+
+
+def are_current(program: Program, certificates: Mapping[str, Certificate]) -> bool:
+    """Whether there is one for each backend, and nothing has changed since."""
     # A certificate that was refused does not say of which files it is.
-    of_file = all(str(program.path) in one.sources for one in found)
-    if not of_file or set(by_backend) != set(BACKENDS) or changed_since(found, ""):
-        return {}
-    return by_backend
+    of_file = all(str(program.path) in c.sources for c in certificates.values())
+    complete = set(certificates) == set(BACKENDS)
+    return of_file and complete and not changed_since(list(certificates.values()), "")
 
 
-def certified(program: Program) -> dict[str, Certificate]:
-    """The certificates of a program by backend, made now."""
+def certify(program: Program) -> dict[str, Certificate]:
+    """Make the certificates of a program; by backend."""
     shutil.rmtree(KEPT / program.name, ignore_errors=True)
     command = [sys.executable, "-m", "ringside.cli.main", "verify", *program.words]
     command += ["--backends", ",".join(BACKENDS), "--replicas", "2", "--steps", str(STEPS)]
     subprocess.run([*command, "--output", str(KEPT), "--name", program.name], cwd=ROOT, check=False)
-    files = sorted((KEPT / program.name / "certificates").glob("*.json"))
-    found = [Certificate.from_json(one.read_text("utf-8"), origin=str(one)) for one in files]
-    by_backend = {one.arm.backend: one for one in found}
-    if missing := set(BACKENDS) - set(by_backend):
+    certificates = read_certificates(program)
+    if missing := set(BACKENDS) - set(certificates):
         sys.exit(f"{program.name}: no certificate of {', '.join(sorted(missing))}")
-    return by_backend
+    return certificates
 
 
 def row(program: Program, certificates: Mapping[str, Certificate]) -> tuple[str, ...]:
-    """What stands under HEADINGS."""
+    """The cells under HEADINGS."""
     ordered = [certificates[name] for name in BACKENDS]
-    answers = (one.kind if one.passed else f"refused: {one.reason}" for one in ordered)
-    float64 = deviation_cell([check for one in ordered for check in checks_of(one, "float64")])
-    by_design = {(one.layer, one.differs): None for c in ordered for one in c.by_design}
+    answers = (c.kind if c.passed else f"refused: {c.reason}" for c in ordered)
+    float64 = deviation_cell([check for c in ordered for check in checks_of(c, "float64")])
+    by_design = {(layer.layer, layer.differs): None for c in ordered for layer in c.by_design}
     return (
         f"[{program.path.stem}](../{program.path.relative_to(ROOT)})",
-        program.told,
-        program.changed,
+        program.description,
+        program.interface,
         *answers,
         float64.main,
         "; ".join(f"{layer}: {differs}" for layer, differs in by_design) or "–",
@@ -147,8 +147,8 @@ def row(program: Program, certificates: Mapping[str, Certificate]) -> tuple[str,
 def page(rows: Sequence[Sequence[str]], packages: Mapping[str, str]) -> str:
     """The whole page."""
     versions = f"TensorFlow {packages['tensorflow']} and Horovod {packages['horovod']}"
-    cells = [[cell.replace("|", "\\|") for cell in one] for one in rows]
-    table = "\n".join(f"| {' | '.join(one)} |" for one in (HEADINGS, *cells))
+    cells = [[cell.replace("|", "\\|") for cell in row_cells] for row_cells in rows]
+    table = "\n".join(f"| {' | '.join(line)} |" for line in (HEADINGS, *cells))
     head, *body = table.split("\n")
     return f"""# Which programs were certified?
 
@@ -170,12 +170,13 @@ two replicas under each of the others. [verify.md](verify.md) says what a certif
 
 def main() -> None:
     """Certify what is not certified yet, and write the page."""
-    found = {}
+    certificates = {}
     for program in programs():
         print(*program.words[1:], flush=True)
-        found[program] = kept(program) or certified(program)
-    machine = next(iter(found.values()))["serial"].machine
-    rows = [row(program, certificates) for program, certificates in found.items()]
+        kept = read_certificates(program)
+        certificates[program] = kept if are_current(program, kept) else certify(program)
+    machine = next(iter(certificates.values()))["serial"].machine
+    rows = [row(program, by_backend) for program, by_backend in certificates.items()]
     write_whole(PAGE, page(rows, machine.packages))
     print(PAGE)
 

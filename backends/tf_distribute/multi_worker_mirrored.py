@@ -25,7 +25,7 @@ class MultiWorkerMirrored(StrategyBackend):
 
     @classmethod
     def xla_obstacle(cls, num_replicas: int) -> str | None:
-        """TensorFlow 2.18: "Collectives are not implemented for CPU devices when compiling"."""
+        """TensorFlow says "Collectives are not implemented for CPU devices when compiling"."""
         if num_replicas == 1 or tf.config.list_physical_devices("GPU"):
             return None
         return "TensorFlow's collectives are no operations of XLA on CPUs"

@@ -1,12 +1,12 @@
 """A ClusterCoordinator that gives every worker its own share of the data, exactly once.
 
 TensorFlow gives each closure to any worker that is free, and tells every worker's dataset function
-"input pipeline 0 of 1" (seen on TensorFlow 2.18.1, `PerWorkerDatasetFromDatasetFunction`). With a
+"input pipeline 0 of 1" (`PerWorkerDatasetFromDatasetFunction`). With a
 shard for each worker, a fast worker would run out of data while a slow one would not use all of its
 own. Here step k belongs to worker k mod W, and worker w's dataset function is reader w of W.
 
-TensorFlow offers no way to do this, so this file (and no other) uses private parts of TensorFlow
-2.18. tests/contract checks the result: each example is used once.
+TensorFlow offers no way to do this, so this file (and no other) uses private parts of its
+coordinator. tests/contract checks the result: each example is used once.
 """
 
 import queue

@@ -165,7 +165,7 @@ class StrategyBackend(Backend):
 def keeping_iterators(batches: Any) -> Any:
     """A distributed dataset that keeps its newest iterator until the next one is made.
 
-    The strategy adds datasets for each device, and TensorFlow 2.18 runs an autotuner for them that
+    The strategy adds datasets for each device, and TensorFlow runs an autotuner for them that
     nobody can turn off. To free their iterator, TensorFlow waits for the autotuner's present
     period. It doubles from 10 ms to a minute while the iterator lives (`Model::OptimizeLoop`), so
     `fit` would return that much later. The last iterator is never freed: the process ends with

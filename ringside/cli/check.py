@@ -5,15 +5,14 @@ from typing import Any
 import typer
 from rich.console import Console
 
-from launch.flags import with_spec_flags
-from ringside.cli.common import NOT_OF_SEVERAL_ARMS
+from launch.flags import spec_flags, with_flags
 from ringside.compare.available_arms import asked_of
-from ringside_core.specs import RefusalError, RunSpec, Surroundings
+from ringside_core.specs import RefusalError, RunSpec
 from ringside_core.text import plural
 from ringside_core.workloads.registry import fit_number, script_words
 
 
-@with_spec_flags(Surroundings, without=NOT_OF_SEVERAL_ARMS, backend="serial", save="record")
+@with_flags(spec=spec_flags(several_arms=True))
 def command(*, spec: RunSpec) -> None:
     """Say what will be done with a program (data, model, certificate); two batches are tried."""
     console = Console(soft_wrap=True, highlight=False)

@@ -1,15 +1,18 @@
 """What several commands share: flags, and the folder in which a command leaves its results."""
 
+import contextlib
 import math
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from filelock import FileLock, Timeout
 
-from ringside.cli.lock import LOCK
 from ringside_core.specs import Placement, RefusalError, RunSpec, read_hostfile
 
+LOCK = ".lock"
 BackendNames = Annotated[
     str | None,
     typer.Option(
@@ -24,16 +27,6 @@ FolderName = Annotated[
 ]
 OutputFolder = Annotated[Path, typer.Option(help="Where that folder is made.")]
 
-# Flags of one run that a command with several arms does not have.
-NOT_OF_SEVERAL_ARMS = (
-    "backend",
-    "replicas",
-    "option",
-    "resume_from",
-    "save",
-    "ledger",
-    "checkpoint_steps",
-)
 HostfileFlag = Annotated[
     Path | None, typer.Option(help="File with lines `host slots=N`. Default: this machine.")
 ]
@@ -86,10 +79,10 @@ Deadline = Annotated[
 
 
 def placement_from(
-    hostfile: Path | None,
-    interface: str | None = None,
-    servers_on: str | None = None,
-    oversubscribe: bool = False,
+    hostfile: HostfileFlag = None,
+    interface: InterfaceFlag = None,
+    servers_on: ServersOnFlag = None,
+    oversubscribe: OversubscribeFlag = False,
 ) -> Placement:
     """The placement that the flags describe.
 
@@ -134,3 +127,24 @@ def new_folder(output: Path, name: str) -> Path:
             advice="Choose another with --output.",
         ) from None
     return folder
+
+
+@contextlib.contextmanager
+def only_one(folder: Path) -> Iterator[None]:
+    """Hold a folder; the kernel releases it when this process ends, also when it is killed.
+
+    Raises:
+        RefusalError: another command holds it.
+    """
+    # A soft lock, filelock's fallback, would outlive a process that was killed.
+    lock = FileLock(folder / LOCK, blocking=False, fallback_to_soft=False)
+    try:
+        held = lock.acquire()
+    except Timeout:
+        raise RefusalError(
+            "Another ringside works in this folder.",
+            received=folder,
+            advice="Wait until it has ended.",
+        ) from None
+    with held:
+        yield

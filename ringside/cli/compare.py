@@ -3,29 +3,26 @@
 import shlex
 import sys
 import time
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
-from launch.flags import with_spec_flags
+from launch.flags import spec_flags, with_flags
 from ringside.cli.common import (
-    NOT_OF_SEVERAL_ARMS,
     BackendNames,
     Deadline,
     FolderName,
-    HostfileFlag,
-    InterfaceFlag,
     OutputFolder,
-    OversubscribeFlag,
-    ServersOnFlag,
     Sizes,
     default_name,
     new_folder,
+    only_one,
     placement_from,
 )
-from ringside.cli.lock import only_one
 from ringside.cli.stopping import telling
 from ringside.compare.arms import twin
 from ringside.compare.budget import rounds_asked
@@ -34,18 +31,76 @@ from ringside.compare.experiment import RESULTS
 from ringside.compare.resume import look_again, reopened
 from ringside.compare.stages import go_on
 from ringside.stats.summary import summarize
-from ringside_core.specs import Comparison, RefusalError, RunSpec, Scaling, Shared, Surroundings
+from ringside_core.specs import Comparison, Placement, RefusalError, RunSpec, Scaling, Shared
 
 DEFAULT_TRIALS = 6
 NOTHING_YET = "nothing was measured yet: give the same command again"
 MAY_BE_ANEW = ("resume", "interval_width", "budget")
 
 
-@with_spec_flags(Surroundings, without=NOT_OF_SEVERAL_ARMS, backend="serial", save="record")
+@dataclass(frozen=True)
+class Effort:
+    """How much is measured, as typed."""
+
+    interval_width: Annotated[
+        str | None,
+        typer.Option(
+            help="Make rounds until every 95 % interval of interest is at most this wide, as a "
+            "share of its ratio: 2% or 0.02. Default: 5%."
+        ),
+    ] = None
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            help="Stop before a round that would end after this time (90s, 10m, 1h), counted from "
+            "the start of the first round. The first 3 rounds (or --rounds) are always made. "
+            "Default: 5m."
+        ),
+    ] = None
+    rounds: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Make this many undisturbed rounds, whatever they show. Disturbed rounds are "
+            "repeated, but no more than this many.",
+        ),
+    ] = None
+    verify: Annotated[
+        bool, typer.Option(help="Certify the arms first. Only certified arms are ranked.")
+    ] = True
+
+
+def trials_of(
+    tuned: Annotated[
+        bool,
+        typer.Option("--tuned", help="Search settings for each arm; compare those too."),
+    ] = False,
+    trials: Annotated[
+        int | None,
+        typer.Option(min=2, help="Settings that --tuned tries per arm. Default: 6."),
+    ] = None,
+) -> int:
+    """Trials of the search for each arm; 0: no search."""
+    if trials is not None and not tuned:
+        raise RefusalError(
+            "--trials needs --tuned.", received=f"--trials {trials}", advice="Add --tuned."
+        )
+    return (trials or DEFAULT_TRIALS) if tuned else 0
+
+
+@with_flags(
+    effort=Effort,
+    trials_each=trials_of,
+    placement=placement_from,
+    spec=spec_flags(several_arms=True),
+)
 def command(
     *,
     context: typer.Context,
     spec: RunSpec,
+    placement: Placement,
+    effort: Effort,
+    trials_each: int,
     backends: BackendNames = None,
     replicas: Sizes = None,
     scaling: Annotated[
@@ -55,37 +110,6 @@ def command(
             "replica."
         ),
     ] = "strong",
-    interval_width: Annotated[
-        str | None,
-        typer.Option(
-            help="Make rounds until every 95 % interval of interest is at most this wide, as a "
-            "share of its ratio: 2% or 0.02. Default: 5%."
-        ),
-    ] = None,
-    budget: Annotated[
-        str | None,
-        typer.Option(
-            help="Stop before a round that would end after this time (90s, 10m, 1h), counted from "
-            "the start of the first round. The first 3 rounds (or --rounds) are always made. "
-            "Default: 5m."
-        ),
-    ] = None,
-    rounds: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Make this many undisturbed rounds, whatever they show. Disturbed rounds are "
-            "repeated, but no more than this many.",
-        ),
-    ] = None,
-    tuned: Annotated[
-        bool,
-        typer.Option("--tuned", help="Search settings for each arm; compare those too."),
-    ] = False,
-    trials: Annotated[
-        int | None,
-        typer.Option(min=2, help="Settings that --tuned tries per arm. Default: 6."),
-    ] = None,
     why: Annotated[
         bool, typer.Option("--why", help="Also run what shows where the time of a step goes.")
     ] = False,
@@ -100,22 +124,13 @@ def command(
     resume: Annotated[
         Path | None, typer.Option(help="Go on with the interrupted comparison in this folder.")
     ] = None,
-    hostfile: HostfileFlag = None,
-    interface: InterfaceFlag = None,
-    servers_on: ServersOnFlag = None,
-    oversubscribe: OversubscribeFlag = False,
     name: FolderName = None,
     output: OutputFolder = Path("runs"),
     deadline: Deadline = 120.0,
     order_seed: Annotated[int, typer.Option(min=0, help="Seed of the order of the runs.")] = 1,
-    verify: Annotated[
-        bool,
-        typer.Option(help="Certify the arms first. Only certified arms are ranked."),
-    ] = True,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the arms; start nothing.")
     ] = False,
-    dtype: Annotated[str | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Train the same model under every backend that can run here, and write a report.
 
@@ -124,28 +139,21 @@ def command(
 
     --intra-op-threads and --inter-op-threads count the threads of one replica.
     """
-    if dtype is not None:
-        raise RefusalError(
-            "--dtype is now called --precision.",
-            received=f"--dtype {dtype}",
-            advice=f"Write --precision {dtype}.",
-        )
     console = Console(width=None if sys.stdout.isatty() else 100)
     began = time.monotonic()
     if resume is not None:
         _refuse_other_flags(context)
+        again = partial(
+            reopened, resume, interval_width=effort.interval_width, budget=effort.budget
+        )
         if not (resume / RESULTS).is_file():
-            reopened(
-                resume, interval_width=interval_width, budget=budget
-            )  # refuses, and leaves no lock
+            again()  # refuses, and leaves no lock
         with only_one(resume):
-            comparison = reopened(resume, interval_width=interval_width, budget=budget)
+            comparison = again()
             look_again(console, comparison, resume)
             _finish(console, comparison, resume, began=began)
         return
-    asked = rounds_asked(rounds=rounds, interval_width=interval_width, budget=budget, verify=verify)
-    trials_each = _trials(tuned, trials)
-    placement = placement_from(hostfile, interface, servers_on, oversubscribe)
+    asked = rounds_asked(**vars(effort))
     chosen = choose_arms(Shared.from_run(spec, scaling), backends, replicas, placement, few=True)
     if dry_run:
         for arm in (*chosen.arms, *twin(chosen.arms)):
@@ -162,9 +170,9 @@ def command(
                 folder=folder,
                 command=shlex.join(["ringside", *sys.argv[1:]]),
                 asked=asked,
-                order_seed=order_seed,
+                seed=order_seed,
                 deadline_s=deadline,
-                verify=verify,
+                verify=effort.verify,
                 why=why,
                 live=not fresh,
                 trials_each=trials_each,
@@ -180,14 +188,6 @@ def _finish(console: Console, comparison: Comparison, folder: Path, *, began: fl
     again = shlex.join(["ringside", "report", str(folder)])
     with telling(console, lambda: f"all runs are made; write the report with: {again}"):
         _report(console, comparison, folder, seconds=time.monotonic() - began)
-
-
-def _trials(tuned: bool, trials: int | None) -> int:
-    if trials is not None and not tuned:
-        raise RefusalError(
-            "--trials needs --tuned.", received=f"--trials {trials}", advice="Add --tuned."
-        )
-    return (trials or DEFAULT_TRIALS) if tuned else 0
 
 
 def _refuse_other_flags(context: typer.Context) -> None:
@@ -216,7 +216,7 @@ def _as_typed(parameter: Any, value: object) -> str:
 
 def _report(console: Console, comparison: Comparison, folder: Path, *, seconds: float) -> None:
     """The table, the page, what it says, what to do next; exit code 1 if a run failed."""
-    from ringside.report.ending import headline, next_step
+    from ringside.report.ending import next_step
     from ringside.report.table import render_table
     from ringside.report.write import write_report  # matplotlib: only now
 
@@ -225,9 +225,7 @@ def _report(console: Console, comparison: Comparison, folder: Path, *, seconds: 
     failed = sum(not run.outcome.completed for run in comparison.runs)
     console.print(f"{len(comparison.runs)} runs, {failed} failed, {seconds / 60:.1f} minutes")
     console.print(f"report: {page}", soft_wrap=True, highlight=False)
-    summary = summarize(comparison)
-    following = f"Next: {next_step(summary, comparison.asked, str(folder))}."
-    console.print(f"\n{headline(summary)}", style="bold", highlight=False, markup=False)
-    console.print(following, soft_wrap=True, highlight=False, markup=False)
+    following = next_step(summarize(comparison), comparison.asked, str(folder))
+    console.print(f"\nNext: {following}.", soft_wrap=True, highlight=False, markup=False)
     if failed:
         raise typer.Exit(1)

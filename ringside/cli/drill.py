@@ -10,18 +10,13 @@ import typer
 from rich.console import Console
 
 from launch import LauncherName
-from launch.flags import with_spec_flags
+from launch.flags import spec_flags, with_flags
 from ringside.cli.common import (
-    NOT_OF_SEVERAL_ARMS,
     BackendNames,
     Deadline,
     FolderName,
-    HostfileFlag,
-    InterfaceFlag,
     MinReplicas,
     OutputFolder,
-    OversubscribeFlag,
-    ServersOnFlag,
     Sizes,
     default_name,
     new_folder,
@@ -40,17 +35,16 @@ from ringside.report.sections.safety import arm_tables
 from ringside.report.source import read_results
 from ringside.report.terminal import rich_table
 from ringside.verify.certify import Subject
-from ringside_core.specs import REFERENCE, RefusalError, RunSpec, Shared, Surroundings, write_whole
+from ringside_core.specs import REFERENCE, Placement, RefusalError, RunSpec, Shared, write_whole
 
 PAGE = "drill.md"
 
 
-@with_spec_flags(
-    Surroundings, without=NOT_OF_SEVERAL_ARMS, backend="serial", save="record", precision="float64"
-)
+@with_flags(placement=placement_from, spec=spec_flags(several_arms=True, precision="float64"))
 def command(
     *,
     spec: RunSpec,
+    placement: Placement,
     faults: Annotated[
         str | None,
         typer.Option(help=f"Comma-separated. Default: all of {', '.join(FAULTS)}."),
@@ -60,10 +54,6 @@ def command(
     checkpoint_steps: Annotated[
         int, typer.Option(min=2, help="Updates between two checkpoints within an epoch.")
     ] = 4,
-    hostfile: HostfileFlag = None,
-    interface: InterfaceFlag = None,
-    servers_on: ServersOnFlag = None,
-    oversubscribe: OversubscribeFlag = False,
     launcher: Annotated[
         LauncherName,
         typer.Option(help="Of arms with several processes; auto: what each backend joins."),
@@ -82,8 +72,7 @@ def command(
     chosen_faults = _chosen(faults)
     if comparison is not None:
         _must_be_of(comparison, spec)  # refused now, and not after the drill
-    placement = placement_from(hostfile, interface, servers_on, oversubscribe)
-    if min_replicas is not None and hostfile is None:
+    if min_replicas is not None and not placement.names:
         raise RefusalError(
             "--min-replicas is of runs on the hosts of a hostfile.",
             received=f"--min-replicas {min_replicas}",
@@ -139,8 +128,6 @@ def command(
 def _must_be_of(comparison: Path, spec: RunSpec) -> None:
     """Refuse the comparison of another program: its report would tell of both."""
     shared = read_results(comparison).comparison.shared
-    if shared is None:
-        return  # of an old version, which did not keep it
     told, asked = (
         " ".join([one.workload, *(f"-w {k}={v}" for k, v in one.workload_options.items())])
         for one in (shared, spec)

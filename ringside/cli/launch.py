@@ -7,46 +7,33 @@ from typing import Annotated
 
 import typer
 
-from launch import LAUNCHERS, LauncherName, Plan, Site, execute, make_plan
+from launch import LAUNCHERS, LauncherName, execute, make_plan
 from launch.attempts import attempt, set_aside
 from launch.claim import holds_run
 from launch.elastic import Elastic
-from launch.flags import with_spec_flags
+from launch.flags import spec_flags, with_flags
 from launch.interrupts import Interrupts
+from launch.launchers import Launcher
 from launch.launchers.slurm import must_be_accepted
-from launch.remote.host_checks import check_hosts
 from ringside.cli.common import (
     Deadline,
-    HostfileFlag,
-    InterfaceFlag,
     MinReplicas,
-    OversubscribeFlag,
-    ServersOnFlag,
     placement_from,
 )
-from ringside.compare.hosts import used_hosts
+from ringside.compare.hosts import ready_hosts
 from ringside_core.specs import (
     AUTO,
     Execution,
     Placement,
     RefusalError,
     RunSpec,
-    Surroundings,
     read_hostfile,
 )
 from ringside_core.specs.placement import spread
 from ringside_core.text import epoch_line
 
 
-@with_spec_flags(Surroundings)
-def command(
-    *,
-    spec: RunSpec,
-    hostfile: HostfileFlag = None,
-    interface: InterfaceFlag = None,
-    servers_on: ServersOnFlag = None,
-    oversubscribe: OversubscribeFlag = False,
-    launcher: Annotated[LauncherName, typer.Option(help="auto: what the backend joins.")] = "auto",
+def slurm_from(
     slurm: Annotated[
         bool,
         typer.Option("--slurm", help="Submit it to Slurm as one batch job, and wait for its end."),
@@ -61,6 +48,25 @@ def command(
         list[str] | None,
         typer.Option(help="With --slurm: one more option of sbatch, repeatable (--partition=gpu)."),
     ] = None,
+) -> Launcher | None:
+    """The launcher of a job in Slurm; None: it is no such job."""
+    if not slurm and (nodes is not None or sbatch):
+        raise RefusalError(
+            "--nodes and --sbatch are options of runs in Slurm.",
+            received=f"--nodes {nodes}" if nodes is not None else f"--sbatch {(sbatch or [''])[0]}",
+            advice="Add --slurm.",
+        )
+    return LAUNCHERS["slurm"](nodes=nodes, lines=sbatch or ()) if slurm else None
+
+
+@with_flags(slurm=slurm_from, placement=placement_from, spec=spec_flags())
+def command(
+    *,
+    context: typer.Context,
+    spec: RunSpec,
+    placement: Placement,
+    slurm: Launcher | None,
+    launcher: Annotated[LauncherName, typer.Option(help="auto: what the backend joins.")] = "auto",
     run_dir: Annotated[
         Path | None, typer.Option(help="Where results go. Default: runs/ and the run's name.")
     ] = None,
@@ -82,31 +88,17 @@ def command(
     ] = False,
 ) -> None:
     """Start one run under one backend, wait for it, and say how it ended."""
-    placement = placement_from(hostfile, interface, servers_on, oversubscribe)
-    if placement.servers_on and spec.capabilities.process_model != "coordinator":
-        raise RefusalError(
-            "--servers-on is of a backend with parameter servers.",
-            received=f"--servers-on {servers_on} --backend {spec.backend}",
-            advice="Leave --servers-on away.",
-        )
-    spec = spec.replace(topology=spread(spec.topology, placement))
-    folder = run_dir or Path("runs") / spec.run_name
-    if not slurm and (nodes is not None or sbatch):
-        raise RefusalError(
-            "--nodes and --sbatch are options of runs in Slurm.",
-            received=f"--nodes {nodes}" if nodes is not None else f"--sbatch {(sbatch or [''])[0]}",
-            advice="Add --slurm.",
-        )
-    if slurm and launcher != "auto":
+    if slurm is not None and launcher != "auto":
         raise RefusalError(
             "In Slurm, srun starts the processes.",
             received=f"--slurm beside --launcher {launcher}",
             advice="Leave --launcher away. Use --nodes and --sbatch.",
         )
-
+    spec = _placed(spec, placement)
+    folder = run_dir or Path("runs") / spec.run_name
     elastic = None
     if min_replicas is not None:
-        if hostfile is None or not restarts:
+        if not placement.names or not restarts:
             raise RefusalError(
                 "--min-replicas is of a run that is started again on the hosts of a hostfile.",
                 received=f"--min-replicas {min_replicas}",
@@ -115,24 +107,54 @@ def command(
         elastic = Elastic(
             spec,
             min_replicas,
-            hosts=partial(read_hostfile, hostfile),
+            hosts=partial(read_hostfile, context.params["hostfile"]),
             placement=placement,
             run_dir=folder,
             say=_say,
         )
-
-    def planned(spec: RunSpec, placement: Placement) -> Plan:
-        return make_plan(
-            spec,
-            run_dir=folder,
-            placement=placement,
-            launcher=LAUNCHERS["slurm"](nodes=nodes, lines=sbatch or ()) if slurm else launcher,
-        )
-
-    plan = planned(spec, placement)
+    plan = partial(make_plan, run_dir=folder, launcher=slurm or launcher)
+    planned = plan(spec, placement=placement)
     if dry_run:
-        print(plan.render(), end="")
+        print(planned.render(), end="")
         return
+    _check_folder(spec, folder, restarts)
+    if slurm is not None:
+        must_be_accepted(planned)
+    if placement.names and elastic is None:
+        # A host of the file that the run does not use may be off.
+        ready_hosts([spec], placement, folder)
+
+    def start(spec: RunSpec, interrupts: Interrupts) -> Execution:
+        def run(spec: RunSpec, placement: Placement) -> Execution:
+            planned = plan(spec, placement=placement)
+            return execute(planned, deadline_s=deadline, live=verbose, interrupts=interrupts)
+
+        return elastic.run(spec, run, interrupts) if elastic else run(spec, placement)
+
+    execution, attempts = attempt(spec, folder, start, restarts=restarts, say=_say)
+    _tell(execution)
+    many = f" after {attempts}" if len(attempts.attempts) > 1 else ""
+    print(f"{execution.outcome} in {execution.wall_s:.1f} s{many}; records and logs: {folder}")
+    if not execution.outcome.completed:
+        if execution.last_lines:
+            print(f"last lines of {execution.failing_task}:", file=sys.stderr)
+            print(*execution.last_lines, sep="\n", file=sys.stderr)
+        raise typer.Exit(execution.outcome.exit_code)
+
+
+def _placed(spec: RunSpec, placement: Placement) -> RunSpec:
+    """The run, spread over the hosts."""
+    if placement.servers_on and spec.capabilities.process_model != "coordinator":
+        raise RefusalError(
+            "--servers-on is of a backend with parameter servers.",
+            received=f"--servers-on {','.join(placement.servers_on)} --backend {spec.backend}",
+            advice="Leave --servers-on away.",
+        )
+    return spec.replace(topology=spread(spec.topology, placement))
+
+
+def _check_folder(spec: RunSpec, folder: Path, restarts: int) -> None:
+    """Refuse a folder with another run, and restarts that could not resume."""
     if restarts and spec.save != "all":
         raise RefusalError(
             "A run that is started again needs checkpoints.",
@@ -150,29 +172,6 @@ def command(
             advice="To go on with that one: --resume auto. To begin anew: --run-dir with another "
             "folder, or remove this one.",
         )
-    if slurm:
-        must_be_accepted(plan)
-    if hostfile is not None and elastic is None:
-        # A host of the file that the run does not use may be off.
-        used = used_hosts([spec], placement)
-        check_hosts(used, Site.here(), folder=folder, specs=[spec])
-
-    def start(spec: RunSpec, interrupts: Interrupts) -> Execution:
-        def run(spec: RunSpec, placement: Placement) -> Execution:
-            plan = planned(spec, placement)
-            return execute(plan, deadline_s=deadline, live=verbose, interrupts=interrupts)
-
-        return elastic.run(spec, run, interrupts) if elastic else run(spec, placement)
-
-    execution, attempts = attempt(spec, folder, start, restarts=restarts, say=_say)
-    _tell(execution)
-    many = f" after {attempts}" if len(attempts.attempts) > 1 else ""
-    print(f"{execution.outcome} in {execution.wall_s:.1f} s{many}; records and logs: {folder}")
-    if not execution.outcome.completed:
-        if execution.last_lines:
-            print(f"last lines of {execution.failing_task}:", file=sys.stderr)
-            print(*execution.last_lines, sep="\n", file=sys.stderr)
-        raise typer.Exit(execution.outcome.exit_code)
 
 
 def _say(text: str) -> None:

@@ -34,7 +34,7 @@ COMMANDS = {
     ),
     "predict": (
         "ringside.cli.predict",
-        "Predict step times at sizes and links that you cannot run.",
+        "Predict step times at sizes that you cannot run.",
     ),
     "lab": ("ringside.cli.lab", "Make hosts on this machine: up, status, rate, cut, mend, down."),
     "doctor": ("ringside.cli.doctor", "Show which backends can run here, and why others cannot."),
@@ -44,7 +44,7 @@ COMMANDS = {
     ),
     "verify-report": (
         "ringside.cli.verify_report",
-        "Compute a whole report again from its raw samples.",
+        "Render a report again from its raw samples, and compare.",
     ),
 }
 

@@ -47,12 +47,7 @@ def ending_on_signals() -> Iterator[None]:
 
 @contextlib.contextmanager
 def telling(console: "Console", how_to_go_on: Callable[[], str]) -> Iterator[None]:
-    """Say how to go on if a command is stopped or cannot write.
-
-    Args:
-        console: where it is printed.
-        how_to_go_on: gives the sentence when it is needed.
-    """
+    """Say how to go on if a command is stopped or cannot write."""
     try:
         yield
     except (KeyboardInterrupt, SystemExit) as error:

@@ -9,16 +9,11 @@ import typer
 from rich.console import Console
 
 from launch import LauncherName
-from launch.flags import with_spec_flags
+from launch.flags import spec_flags, with_flags
 from ringside.cli.common import (
-    NOT_OF_SEVERAL_ARMS,
     BackendNames,
     FolderName,
-    HostfileFlag,
-    InterfaceFlag,
     OutputFolder,
-    OversubscribeFlag,
-    ServersOnFlag,
     Sizes,
     default_name,
     new_folder,
@@ -28,13 +23,14 @@ from ringside.compare.choose import able_here, choose_arms, startable
 from ringside.compare.hosts import all_slots
 from ringside.verify.certify_arms import certify_arms, make_mistakes
 from ringside.verify.request import FEWEST_STEPS
-from ringside_core.specs import RefusalError, RunSpec, Shared, Surroundings
+from ringside_core.specs import Placement, RefusalError, RunSpec, Shared
 
 
-@with_spec_flags(Surroundings, without=NOT_OF_SEVERAL_ARMS, backend="serial", save="record")
+@with_flags(placement=placement_from, spec=spec_flags(several_arms=True))
 def command(
     *,
     spec: RunSpec,
+    placement: Placement,
     backends: BackendNames = None,
     replicas: Sizes = None,
     steps: Annotated[
@@ -53,10 +49,6 @@ def command(
         bool,
         typer.Option("--explain", help="Show where each arm first differs from the reference."),
     ] = False,
-    hostfile: HostfileFlag = None,
-    interface: InterfaceFlag = None,
-    servers_on: ServersOnFlag = None,
-    oversubscribe: OversubscribeFlag = False,
     launcher: Annotated[
         LauncherName,
         typer.Option(help="Of arms with several processes; auto: what each backend joins."),
@@ -69,7 +61,6 @@ def command(
     from ringside.report.certificates import render_certificates, render_matrix
 
     console = Console(width=None if sys.stdout.isatty() else 120)
-    placement = placement_from(hostfile, interface, servers_on, oversubscribe)
     sizes = replicas or str(all_slots(placement) or 2)
     chosen = choose_arms(Shared.from_run(spec), backends, sizes, placement)
     if controls and all(arm.replicas == 1 for arm in chosen.arms):

@@ -1,8 +1,7 @@
 """The arms that a person asks for."""
 
 import math
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
 
 from ringside_core.readings.cgroups import cpu_quota
 from ringside_core.readings.cores import whole_cores
@@ -11,16 +10,15 @@ from ringside_core.specs import (
     REFERENCE,
     THIS_MACHINE,
     Arm,
-    BackendOptions,
     Placement,
     RefusalError,
     Settings,
     Shared,
     backend_options,
     backend_row,
-    capabilities_of,
     parse_option,
 )
+from ringside_core.specs.knob import KnobValue
 from ringside_core.text import is_whole_number, plural
 
 
@@ -62,7 +60,7 @@ def parse_arms(backends: str, replicas: str) -> tuple[Arm, ...]:
         replicas: numbers separated by commas.
 
     Raises:
-        RefusalError: an unknown backend, option or setting, a bad number, or the same arm twice.
+        RefusalError: an unknown backend, option or setting, or a bad number.
     """
     sizes = _sizes(replicas)
     arms: list[Arm] = []
@@ -73,20 +71,16 @@ def parse_arms(backends: str, replicas: str) -> tuple[Arm, ...]:
         named.insert(0, REFERENCE)
     for text in named:
         backend, *pairs = text.split(":")
-        capabilities = capabilities_of(backend)
-        options, settings = _options_and_settings(text, backend, _values(text, pairs))
-        for size in (1,) if capabilities.always_one_replica else sizes:
-            arms.append(
-                Arm(
-                    label=f"{text} ×{size}",
-                    group=text,
-                    backend=backend,
-                    options=options,
-                    replicas=size,
-                    settings=settings,
-                )
-            )
-    _refuse_twice(arms)
+        plain = Arm(
+            label=text,
+            group=text,
+            backend=backend,
+            options=backend_options(backend, {}),
+            replicas=1,
+        )
+        arm = _with_typed(plain, _values(text, pairs))
+        for size in (1,) if arm.capabilities.always_one_replica else sizes:
+            arms.append(arm.replace(label=f"{text} ×{size}", replicas=size))
     return tuple(arms)
 
 
@@ -103,62 +97,53 @@ def _values(text: str, pairs: list[str]) -> dict[str, str]:
     return values
 
 
-def _options_and_settings(
-    text: str, backend: str, values: dict[str, str]
-) -> tuple[BackendOptions, Settings]:
-    """The options of the backend and the settings of the arm, from `values` of the typed `text`."""
-    kind = backend_row(backend).options
-    options, settings = kind.model_fields, Settings.model_fields
+def _with_typed(arm: Arm, values: dict[str, str]) -> Arm:
+    """The arm with options of its backend and settings, as typed."""
+    options, settings = type(arm.options).model_fields, Settings.model_fields
     for name in values:
         if name not in options and name not in settings:
             raise RefusalError(
-                f"{backend} has no option and an arm no setting of that name.",
+                f"{arm.backend} has no option and an arm no setting of that name.",
                 received=repr(name),
-                advice=f"Options of {backend}: {', '.join(options) or 'none'}. "
+                advice=f"Options of {arm.backend}: {', '.join(options) or 'none'}. "
                 f"Settings of any arm: {', '.join(settings)}.",
             )
-    own: dict[str, Any] = {n: v for n, v in values.items() if n not in options}
     try:
-        return (
-            backend_options(backend, {n: v for n, v in values.items() if n in options}),
-            Settings(**own),
-        )
+        return with_changes(arm, values)
     except RefusalError as error:  # it names the noun, but the person typed an arm
-        rule = error.rule.removeprefix(f"{kind.__name__}: ")
-        rule = rule.removeprefix(f"{Settings.__name__}: ")
+        rule = error.rule
+        for noun in (arm.options, arm.settings):
+            rule = rule.removeprefix(f"{type(noun).__name__}: ")
         raise RefusalError(
-            f"{text}: {rule}", received=error.received, advice=error.advice
+            f"{arm.group}: {rule}", received=error.received, advice=error.advice
         ) from None
 
 
-def _refuse_twice(arms: Iterable[Arm]) -> None:
-    named_as: dict[tuple[str, str, str, int], list[str]] = {}
-    for arm in arms:  # `horovod` and `horovod:compression=none` are the same
-        key = (
-            arm.backend,
-            arm.options.model_dump_json(),
-            arm.settings.model_dump_json(),
-            arm.replicas,
-        )
-        named_as.setdefault(key, []).append(arm.label)
-    twice = [" = ".join(labels) for labels in named_as.values() if len(labels) > 1]
-    if twice:
-        raise RefusalError("Each arm may be named once.", received=", ".join(twice))
+def with_changes(arm: Arm, changes: Mapping[str, KnobValue]) -> Arm:
+    """The arm with some of its options and settings changed; its label stays."""
+    known = type(arm.options).model_fields
+    options = {name: value for name, value in changes.items() if name in known}
+    settings = {name: value for name, value in changes.items() if name not in known}
+    return arm.replace(
+        options=backend_options(arm.backend, {**dict(arm.options), **options}),
+        settings=arm.settings.replace(**settings),
+    )
 
 
 def refuse_same_runs(
     shared: Shared, arms: Iterable[Arm], placement: Placement = THIS_MACHINE
 ) -> None:
-    """Refuse arms that differ only in name: a setting of one equals what all others have."""
+    """Refuse arms that differ in name at most: a setting of one equals what all others have."""
     labels: dict[str, str] = {}
     for arm in arms:
-        first = labels.setdefault(shared.spec_of(arm, placement).content_hash, arm.label)
-        if first != arm.label:
+        spec = shared.spec_of(arm, placement).content_hash
+        if spec in labels:
             raise RefusalError(
                 "Two arms must not be the same run.",
-                received=f"{first} and {arm.label}",
+                received=f"{labels[spec]} and {arm.label}",
                 advice="Leave out one of them.",
             )
+        labels[spec] = arm.label
 
 
 def cores_here(arms: Iterable[Arm]) -> int:
@@ -173,12 +158,7 @@ def cores_here(arms: Iterable[Arm]) -> int:
 
 
 def too_few_cores(arms: Iterable[Arm], each: int) -> str:
-    """Why the largest arm does not have its own cores on this machine; empty: it has.
-
-    Args:
-        arms: all of them.
-        each: processors of each replica.
-    """
+    """Why the largest arm does not have its own cores on this machine; empty: it has."""
     replicas, cores, quota = max(arm.replicas for arm in arms), whole_cores(), cpu_quota()
     wanted = replicas * each
     reasons = []

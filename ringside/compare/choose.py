@@ -6,13 +6,14 @@ import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
 from launch import LauncherName
 from launch.placement import cores_each
 from launch.remote.host_checks import HostFacts, machine_of
-from ringside.collectives.stacks import no_mpi
+from ringside.collectives.stacks import obstacle
 from ringside.compare.arms import (
     cores_here,
     default_backends,
@@ -43,10 +44,8 @@ from ringside_core.specs import (
     Arm,
     Circumstances,
     Comparison,
-    MachineFacts,
     NotRun,
     Placement,
-    Rounds,
     RunSpec,
     Shared,
 )
@@ -113,10 +112,6 @@ def on_hosts(chosen: Chosen, folder: Path) -> tuple[Chosen, dict[str, HostFacts]
 
     Without a hostfile no host is asked.
 
-    Args:
-        chosen: what the flags ask for.
-        folder: where the results will go.
-
     Returns:
         The choice with those cores and the network interface, and the facts of each host by name.
 
@@ -140,11 +135,6 @@ def on_hosts(chosen: Chosen, folder: Path) -> tuple[Chosen, dict[str, HostFacts]
 
 def startable(chosen: Chosen, launcher: LauncherName, folder: Path) -> tuple[Chosen, Start]:
     """The choice on hosts that are ready, and how its processes are started.
-
-    Args:
-        chosen: what the flags ask for.
-        launcher: of arms with several processes.
-        folder: where the results will go.
 
     Raises:
         RefusalError: an arm that the launcher cannot start, or a host that is not ready.
@@ -176,27 +166,27 @@ def begin(
     *,
     facts: dict[str, HostFacts],
     folder: Path,
-    command: str,
-    asked: Rounds,
-    order_seed: int,
-    deadline_s: float,
-    verify: bool,
     why: bool,
     live: bool,
-    trials_each: int,
+    **asked: Any,
 ) -> Comparison:
-    """Write a comparison to disk, with the arms that can run here and no runs yet."""
+    """Write a comparison to disk, with the arms that can run here and no runs yet.
+
+    `asked`: fields of Comparison that the command line gives.
+    """
     placement = chosen.placement
     subjects, unable = able_here(console, chosen)
     able = tuple(subject.arm for subject in subjects)
     able += twin(able)
-    each = chosen.shared.cores_per_replica
+    each = chosen.shared.resources.cores_per_replica
     if able and each and not placement.names and (few := too_few_cores(able, each)):
         console.print(f"[yellow]too few cores[/]: {few}", highlight=False)
     if why:
         able += _for_breakdown(console, able, chosen.shared)
     machine = machine_of(placement)
-    live = live and not _needs_whole_devices(console, machine)
+    if live and machine.gpus:  # TensorFlow takes the whole memory of a GPU
+        console.print("GPUs: each run has them alone, so the arms run one after the other")
+        live = False
     if live and not placement.names:
         specs = [chosen.shared.spec_of(arm, placement) for arm in able]
         refuse_without_memory([expected_processes(spec)[1] for spec in specs])
@@ -205,28 +195,20 @@ def begin(
     comparison = Comparison(
         name=folder.name,
         created_unix_s=time.time(),
-        command=command,
         machine=machine,
-        seed=order_seed,
         rounds=0,
         arms=able,
         not_run=unable,
         detection=store.find_matrix(placement),
         shared=chosen.shared,
-        asked=asked,
         communication=kept_communication(placement, able, facts, links),
-        verify=verify,
-        trials_each=trials_each,
-        deadline_s=deadline_s,
         live=live,
         code_version=store.code_version(),
         circumstances=circumstances(chosen.shared),
-        hosts=placement.hosts or (),
-        interface=placement.interface,
-        servers_on=placement.servers_on,
-        oversubscribe=placement.oversubscribe,
+        **{**dict(placement), "hosts": placement.hosts or ()},
         addresses=addresses,
         links=links,
+        **asked,
     )
     keep(comparison, folder)
     return comparison
@@ -235,17 +217,10 @@ def begin(
 def _for_breakdown(console: Console, arms: tuple[Arm, ...], shared: Shared) -> tuple[Arm, ...]:
     """The breakdown arms that can run here: independent replicas need MPI to begin together."""
     needed = breakdown_arms(arms, shared)
-    if why_not := no_mpi():
+    if why_not := obstacle("mpi"):
         console.print(f"[yellow]no independent replicas[/]: {why_not}", highlight=False)
         return tuple(arm for arm in needed if arm.capabilities.one_model)
     return needed
-
-
-def _needs_whole_devices(console: Console, machine: MachineFacts) -> bool:
-    """Whether arms cannot be live side by side: TensorFlow takes the whole memory of a GPU."""
-    if machine.gpus:
-        console.print("GPUs: each run has them alone, so the arms run one after the other")
-    return bool(machine.gpus)
 
 
 def circumstances(shared: Shared) -> Circumstances:

@@ -5,6 +5,7 @@ import shutil
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from launch import Plan, execute, make_plan
 from ringside.compare import durations
@@ -12,7 +13,7 @@ from ringside.compare.budget import round_order, spent_s, state_of, why_end
 from ringside.compare.hosts import used_hosts
 from ringside.compare.hosts_load import HostsWatch
 from ringside.compare.live import LiveRun, live_round
-from ringside.compare.observer import Observer
+from ringside.compare.progress import Observer
 from ringside.stats.pairs import LEAST_PASSES
 from ringside.stats.rounds import disturbance
 from ringside.stats.step_times import counted_blocks
@@ -20,10 +21,8 @@ from ringside.verify import store
 from ringside_core.readings.cores import usable_cores
 from ringside_core.readings.load import LoadWatch, cores_of
 from ringside_core.specs import (
-    LOAD_FILE,
     THIS_MACHINE,
     Arm,
-    Block,
     Comparison,
     Execution,
     Load,
@@ -166,11 +165,11 @@ def _live_round(
             one.execution,
             one.plan.spec,
             Path(one.plan.run_dir),
+            folder,
+            comparison.placement,
             arm=one.label,
-            number=number,
+            round=number,
             position=position,
-            folder=folder,
-            placement=comparison.placement,
             load=one.load,
             blocks=tuple(one.blocks),
         )
@@ -239,60 +238,32 @@ def run_arm(
     placement: Placement,
     place: str = "runs",
 ) -> Run:
-    """Run an arm once, in its own folder.
-
-    Args:
-        arm: to run.
-        spec: of the run.
-        number: of the round.
-        position: of the run among all runs.
-        folder: of the comparison.
-        executor: runs it.
-        placement: where it runs.
-        place: folder for the runs, within the folder of the comparison.
-    """
+    """Run an arm once, in its own folder."""
     run_dir = _new_run_dir(folder, place, position, arm)
     execution, load = executor(arm, spec, run_dir)
-    return _kept(
-        execution,
-        spec,
-        run_dir,
-        arm=arm.label,
-        number=number,
-        position=position,
-        folder=folder,
-        placement=placement,
-        load=load,
-    )
+    known = {"arm": arm.label, "round": number, "position": position}
+    return _kept(execution, spec, run_dir, folder, placement, load=load, **known)
 
 
 def _kept(
     execution: Execution,
     spec: RunSpec,
     run_dir: Path,
-    *,
-    arm: str,
-    number: int,
-    position: int,
     folder: Path,
     placement: Placement,
+    *,
     load: Load | None,
-    blocks: tuple[Block, ...] = (),
+    **known: Any,
 ) -> Run:
-    """A run that is over, with its witness of the load on disk and its duration remembered."""
-    if load is not None:
-        write_whole(run_dir / LOAD_FILE, load.to_json())
+    """A run that is over, with its duration remembered."""
     if execution.outcome.completed:
         durations.remember(spec, execution.wall_s, placement)
     return Run(
         **dict(execution),
-        arm=arm,
-        round=number,
-        position=position,
+        **known,
         spec=spec,
         log_dir=os.fspath((run_dir / "logs").absolute().relative_to(folder.absolute())),
         load=load,
-        blocks=blocks,
     )
 
 

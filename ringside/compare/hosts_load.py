@@ -111,15 +111,7 @@ def load_between(
     wall_s: float,
     launcher: Launcher,
 ) -> Load | None:
-    """CPU time of others between two answers of the hosts; None: it is not known.
-
-    Args:
-        before: answers at the beginning, by name of the host.
-        after: answers at the end.
-        records: of the processes of the run.
-        wall_s: time between the answers.
-        launcher: the process that started the run.
-    """
+    """CPU time of others between two answers of the hosts; None: it is not known."""
     kernels: dict[str, list[str]] = {}
     for name, look in before.items():
         if after[name].boot != look.boot:

@@ -18,7 +18,7 @@ import psutil
 from launch import Plan, execute
 from launch.interrupts import Interrupts
 from launch.turns import Turns
-from ringside.compare.observer import Observer
+from ringside.compare.progress import Observer
 from ringside.stats.step_times import marked_executions
 from ringside_core.readings.cgroups import memory_left_bytes
 from ringside_core.readings.cores import usable_cores
@@ -144,13 +144,7 @@ def live_round(
 def refuse_without_memory(
     processes: Sequence[int], each: int = PROCESS_BYTES, *, begun: int = 0
 ) -> None:
-    """Refuse arms that do not fit into the memory of this machine at the same time.
-
-    Args:
-        processes: of each arm that is still to be started.
-        each: bytes that a process takes.
-        begun: arms that were started already.
-    """
+    """Refuse arms that do not fit into the memory of this machine at the same time."""
     free, left = psutil.virtual_memory().available, memory_left_bytes()
     available = free if left is None else min(free, left)
     sums = np.cumsum([each * count for count in processes])

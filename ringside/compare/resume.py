@@ -22,8 +22,6 @@ from ringside_core.specs import (
     MachineFacts,
     RefusalError,
     Rounds,
-    RunSpec,
-    Shared,
 )
 from ringside_core.specs.noun import differences
 from ringside_core.text import plural
@@ -33,12 +31,7 @@ _MORE = "Give another --budget or --interval-width to make more rounds, or write
 
 
 def reopened(folder: Path, *, interval_width: str | None, budget: str | None) -> Comparison:
-    """The comparison in a folder, ready to go on.
-
-    Args:
-        folder: with its results.
-        interval_width: a new one; None: as before.
-        budget: likewise.
+    """The comparison in a folder, ready to go on, to another width or budget if one is given.
 
     Raises:
         RefusalError: there is none, it is finished, its runs do not match its arms, or the machine,
@@ -46,12 +39,6 @@ def reopened(folder: Path, *, interval_width: str | None, budget: str | None) ->
     """
     path = folder / RESULTS
     comparison = _read(path)
-    if comparison.shared is None:
-        raise RefusalError(
-            "An older version made this comparison, and it did not keep what it trained.",
-            received=str(path),
-            advice="Start a new one.",
-        )
     asked = _asked_anew(comparison, interval_width, budget)
     if comparison.ended_because and asked == comparison.asked:
         raise RefusalError(
@@ -60,7 +47,7 @@ def reopened(folder: Path, *, interval_width: str | None, budget: str | None) ->
             advice=f"{_MORE if not asked.counted else 'Start a new one, or write'} its report "
             f"again: ringside report {folder}",
         )
-    _refuse_changes(comparison, comparison.shared, machine_of(comparison.placement))
+    _refuse_changes(comparison, machine_of(comparison.placement))
     _refuse_other_runs(comparison, path)
     looks = comparison.looks
     if asked != comparison.asked:
@@ -115,17 +102,15 @@ def _asked_anew(comparison: Comparison, interval_width: str | None, budget: str 
     return asked
 
 
-def _refuse_changes(comparison: Comparison, shared: Shared, machine: MachineFacts) -> None:
+def _refuse_changes(comparison: Comparison, machine: MachineFacts) -> None:
     """Refuse to mix results of two machines, sets of packages or versions of the code."""
-    before, now = comparison.machine.model_dump(), machine.model_dump()
-    for field, was in before.items():
-        if was != now[field]:
-            was_told, now_told = _difference(was, now[field])
-            raise RefusalError(
-                f"A comparison must go on where it began: {field} must be the same.",
-                received=f"{now_told}, and it was {was_told}",
-                advice="Start a new comparison here.",
-            )
+    before, now = (one.model_dump(mode="json") for one in (comparison.machine, machine))
+    for field, was, found in differences(before, now):
+        raise RefusalError(
+            f"A comparison must go on where it began: {field} must be the same.",
+            received=f"{found or 'absent'}, and it was {was or 'absent'}",
+            advice="Start a new comparison here.",
+        )
     if comparison.code_version != store.code_version():
         raise RefusalError(
             "A comparison must go on with the code that it began with.",
@@ -134,7 +119,7 @@ def _refuse_changes(comparison: Comparison, shared: Shared, machine: MachineFact
             advice="Start a new comparison.",
         )
     if comparison.circumstances is not None:
-        refuse_other_circumstances(comparison.circumstances, circumstances(shared))
+        refuse_other_circumstances(comparison.circumstances, circumstances(comparison.shared))
     arms = {arm.label: arm for arm in comparison.arms}
     for one in comparison.certificates:
         if one.arm.label not in arms:
@@ -153,12 +138,22 @@ def _refuse_changes(comparison: Comparison, shared: Shared, machine: MachineFact
 def _refuse_other_runs(comparison: Comparison, path: Path) -> None:
     """Refuse runs and trials that do not match their arms."""
     arms = {arm.label: arm for arm in comparison.arms}
-    for index, run in enumerate(comparison.runs):
-        due = comparison.spec_of(arms[run.arm], run.round)
-        _refuse_other_spec(f"{path}: runs.{index}.spec", run.spec, due)
-    for index, trial in enumerate(comparison.trials):
-        due = comparison.spec_of(trial.arm)
-        _refuse_other_spec(f"{path}: trials.{index}.run.spec", trial.run.spec, due)
+    made = [
+        (f"runs.{index}.spec", run.spec, comparison.spec_of(arms[run.arm], run.round))
+        for index, run in enumerate(comparison.runs)
+    ]
+    made += [
+        (f"trials.{index}.run.spec", trial.run.spec, comparison.spec_of(trial.arm))
+        for index, trial in enumerate(comparison.trials)
+    ]
+    for place, *specs in made:
+        found, due = (one.model_dump(mode="json") for one in specs)
+        for where, has, should in differences(found, due):
+            raise RefusalError(
+                "Each run must have the spec of its arm in that round.",
+                received=f"{path}: {place}.{where}={has!r}, and it should be {should!r}",
+                advice="Start a new comparison.",
+            )
     try:
         summarize(comparison)
     except RefusalError as error:
@@ -167,53 +162,30 @@ def _refuse_other_runs(comparison: Comparison, path: Path) -> None:
         ) from None
 
 
-def _refuse_other_spec(place: str, spec: RunSpec, due: RunSpec) -> None:
-    if spec != due:
-        found, wanted = (one.model_dump(mode="json") for one in (spec, due))
-        where, has, should = next(differences(found, wanted))
-        raise RefusalError(
-            "Each run must have the spec of its arm in that round.",
-            received=f"{place}.{where}={has!r}, and it should be {should!r}",
-            advice="Start a new comparison.",
-        )
-
-
-def _difference(was: object, now: object) -> tuple[str, str]:
-    """Both values as text; of two tables, the values of the first key that differs."""
-    if isinstance(was, dict) and isinstance(now, dict):
-        key = next(k for k in sorted({*was, *now}) if was.get(k) != now.get(k))
-        return f"{key} {was.get(key, 'absent')}", f"{key} {now.get(key, 'absent')}"
-    return repr(was), repr(now)
-
-
 def refuse_other_circumstances(before: Circumstances, now: Circumstances) -> None:
     """Refuse to mix rounds that were made under different circumstances; name both."""
-    variables = (
-        "A comparison must go on with the environment variables, configuration files and packages "
-        "that it began with."
-    )
-    rule, received = "", ""
-    if before.cores != now.cores:
-        rule = "A comparison must go on with the cores that it began with."
-        found, was = (", ".join(map(str, one.cores)) for one in (now, before))
-        received = f"{found}, and it was {was}"
-    elif before.variables != now.variables:
-        rule = variables
-        were, are = set(before.variables), set(now.variables)
-        told = [f"{name} is there, and was not" for name in sorted(are - were)]
-        told += [f"{name} was there, and is not" for name in sorted(were - are)]
-        received = "; ".join(told)
-    elif before.variables_sha256 != now.variables_sha256:
-        rule = variables
-        found, was = (one.variables_sha256[:12] for one in (now, before))
-        received = f"{', '.join(now.variables)} with values of SHA-256 {found}, and it was {was}"
-    elif before.folder != now.folder:
-        rule = "A comparison with relative file names must go on in the folder where it began."
-        received = f"{now.folder or 'nowhere'}, and it was {before.folder or 'nowhere'}"
-    if rule:
-        raise RefusalError(
-            rule, received=received, advice="Restore that, or start a new comparison."
-        )
+    were, are = set(before.variables), set(now.variables)
+    told = [f"{name} is there, and was not" for name in sorted(are - were)]
+    told += [f"{name} was there, and is not" for name in sorted(were - are)]
+    if not told and before.variables_sha256 != now.variables_sha256:
+        found, was = (one.variables_sha256[:DIGITS] for one in (now, before))
+        told = [f"{', '.join(now.variables)} with values of SHA-256 {found}, and it was {was}"]
+    cores, before_cores = (", ".join(map(str, one.cores)) for one in (now, before))
+    folder, before_folder = (one.folder or "nowhere" for one in (now, before))
+    for what, received in (
+        ("the cores", cores != before_cores and f"{cores}, and it was {before_cores}"),
+        ("the environment variables, configuration files and packages", "; ".join(told)),
+        (
+            "the folder of its relative file names",
+            folder != before_folder and f"{folder}, and it was {before_folder}",
+        ),
+    ):
+        if received:
+            raise RefusalError(
+                f"A comparison must go on with {what} that it began with.",
+                received=received,
+                advice="Restore that, or start a new comparison.",
+            )
 
 
 def look_again(console: Console, comparison: Comparison, folder: Path) -> None:
@@ -247,15 +219,10 @@ def refuse_fewer_cores(
 ) -> None:
     """Refuse hosts that now have too few cores for their replicas.
 
-    Args:
-        comparison: the one that is resumed.
-        most: replicas on each host, see `fullest`.
-        cores: usable cores of each host now, by name.
-
     Raises:
         RefusalError: replicas would share cores, and did not before.
     """
-    each = comparison.shared.cores_per_replica if comparison.shared else None
+    each = comparison.shared.resources.cores_per_replica
     if each is None or comparison.oversubscribe:
         return
     few = [
@@ -273,10 +240,6 @@ def refuse_fewer_cores(
 
 def refuse_other_links(before: Sequence[Link], now: Sequence[Link]) -> None:
     """Refuse to mix rounds over links whose rate has changed.
-
-    Args:
-        before: the links as the comparison began.
-        now: the same links now.
 
     Raises:
         RefusalError: with both rates of each link that changed.

@@ -1,34 +1,25 @@
 """The same number of trials for every arm over its own knobs: neither side is a straw man."""
 
+import contextlib
 import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ringside.compare.arms import largest
+from ringside.compare.arms import largest, with_changes
 from ringside.compare.experiment import Executor, keep, run_arm
-from ringside.compare.observer import Observer
+from ringside.compare.progress import Observer
 from ringside.stats.run_figures import throughput_examples_s
 from ringside_core.specs import (
     Arm,
     Comparison,
     RefusalError,
-    Run,
     Trial,
-    backend_options,
-    backend_row,
 )
-from ringside_core.specs.backends import Knob, KnobValue
+from ringside_core.specs.knob import KnobValue, knobs
+from ringside_core.specs.run_spec import TrainingSpec
 
-# Every arm has these, the arms without distribution too: each arm gets the same number of trials.
-# `prefetch` is not here: its buffer fills while an epoch is validated. A larger one would look
-# faster in the short epochs of a workload that waits for its input.
-COMMON_KNOBS = (
-    Knob("steps_per_execution", (5, 20)),
-    Knob("jit_compile", (True,)),
-    Knob("inter_op_threads", (1, 4)),
-)
 # Of the trials; the others turn several knobs at once.
 SINGLE_SHARE = 2 / 3
 Changes = Mapping[str, KnobValue]
@@ -50,11 +41,6 @@ def next_setting(
     First comes the unchanged arm, then one knob at a time, in the order of `singles`. When two
     thirds of the trials are used and at least two knobs were faster than the unchanged arm, their
     best values are tried together; then without the knob that gained least, and so on.
-
-    Args:
-        singles: (knob, value) pairs in a drawn order.
-        tried: the settings tried so far, in order.
-        trials: how many trials may be made.
     """
     if len(tried) >= trials:
         return None
@@ -178,14 +164,13 @@ def changes_of(comparison: Comparison, trial: Trial) -> dict[str, KnobValue]:
 def _tried(comparison: Comparison, arm: Arm, *, left: bool = False) -> list[Tried]:
     """The settings tried for an arm; if asked for, only those that are left to choose."""
     return [
-        Tried(changes_of(comparison, trial), _throughput(trial.run))
+        Tried(
+            changes_of(comparison, trial),
+            throughput_examples_s(trial.run).value if trial.run.outcome.completed else None,
+        )
         for trial in comparison.trials
         if trial.tuned_from == arm.label and not (left and trial.passed_over)
     ]
-
-
-def _throughput(run: Run) -> float | None:
-    return throughput_examples_s(run).value if run.outcome.completed else None
 
 
 def _able(
@@ -194,12 +179,9 @@ def _able(
     """The settings with which a run of this arm can be started."""
     able = []
     for name, value in singles:
-        try:
-            changed = with_changes(arm, {name: value})
-            comparison.spec_of(changed)
-        except RefusalError:
-            continue
-        able.append((name, value))
+        with contextlib.suppress(RefusalError):
+            comparison.spec_of(with_changes(arm, {name: value}))
+            able.append((name, value))
     return able
 
 
@@ -231,13 +213,7 @@ def _with_tuned_arms(comparison: Comparison, arm: Arm, best: Tried | None) -> Co
 
 
 def candidates(arm: Arm, *, gpus: bool, hosts: bool = False) -> list[tuple[str, KnobValue]]:
-    """Every (knob, value) that may change how fast the arm is, without the values that it has.
-
-    Args:
-        arm: the arm to tune.
-        gpus: the machine has GPUs.
-        hosts: the arm's replicas are on several hosts.
-    """
+    """Every (knob, value) that may change how fast the arm is, without the values that it has."""
     there = {
         "gpus": gpus,
         "replicas": arm.replicas > 1,
@@ -246,22 +222,13 @@ def candidates(arm: Arm, *, gpus: bool, hosts: bool = False) -> list[tuple[str, 
     }
     return [
         (knob.name, value)
-        for knob in (*backend_row(arm.backend).knobs, *COMMON_KNOBS)
-        if all(there[need] for need in knob.needs)
-        for value in knob.values
+        for kind in (type(arm.options), TrainingSpec)
+        for knob in knobs(kind)
+        for worth in knob.searches
+        if all(there[need] for need in worth.needs)
+        for value in worth.values
         if with_changes(arm, {knob.name: value}) != arm
     ]
-
-
-def with_changes(arm: Arm, changes: Mapping[str, KnobValue]) -> Arm:
-    """The arm with some of its options and settings changed; its label stays."""
-    known = type(arm.options).model_fields
-    options = {name: value for name, value in changes.items() if name in known}
-    settings = {name: value for name, value in changes.items() if name not in known}
-    return arm.replace(
-        options=backend_options(arm.backend, {**dict(arm.options), **options}),
-        settings=arm.settings.replace(**settings),
-    )
 
 
 def as_text(changes: Mapping[str, KnobValue]) -> str:

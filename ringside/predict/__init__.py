@@ -1,1 +1,1 @@
-"""Step times at sizes and links that were not measured. Nothing here imports TensorFlow."""
+"""Step times at sizes that were not measured. Nothing here imports TensorFlow."""

@@ -1,163 +1,313 @@
-"""The document of a prediction: step times at other sizes, and how they were computed."""
+"""A prediction: the step of each stack at N replicas, from a comparison and its all-reduces."""
 
-from typing import Any, ClassVar, Literal, Self
+import math
+from collections.abc import Sequence
+from typing import ClassVar
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
+import numpy as np
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
-from ringside_core.specs.errors import RefusalError
+from ringside.predict.step_model import Floats, StackInputs, StepModel
+from ringside.stats.collectives import fit_cost_model, wire_bytes
+from ringside.stats.figure import CONFIDENCE, Figure, Interval
+from ringside.stats.links import link_words, links_by_pair, same_link
+from ringside.stats.rounds import rounds_used
+from ringside.stats.run_figures import throughput_examples_s
+from ringside.stats.step_times import counted_epochs, durations_s, steps_of_times, timeline
+from ringside_core.specs import Arm, Communication, Comparison, RefusalError, Run, assign_slots
 from ringside_core.specs.noun import Document, Noun, UnixSeconds
 
-
-class PredictedStep(Noun):
-    """One update at one size.
-
-    Attributes:
-        global_batch: examples in the update, over all replicas.
-        step_ms: of a global batch.
-        low_ms, high_ms: ends of a 95 % interval; None: there is none.
-    """
-
-    replicas: PositiveInt
-    hosts: PositiveInt
-    global_batch: PositiveInt
-    step_ms: PositiveFloat
-    low_ms: PositiveFloat | None = None
-    high_ms: PositiveFloat | None = None
-
-    @model_validator(mode="after")
-    def _lies_within_its_interval(self) -> Self:
-        if (self.low_ms is None) != (self.high_ms is None):
-            raise RefusalError("An interval has two ends.", received=(self.low_ms, self.high_ms))
-        low, high = self.low_ms or self.step_ms, self.high_ms or self.step_ms
-        if not low <= self.step_ms <= high:
-            raise RefusalError(
-                "A predicted step must lie within its interval.",
-                received=f"{self.step_ms} in [{low}, {high}]",
-            )
-        return self
-
-    @property
-    def throughput_examples_s(self) -> float:
-        """Examples of all replicas together in one second."""
-        return 1000 * self.global_batch / self.step_ms
+LARGEST = 4096  # replicas; what larger networks do cannot be seen from a few hosts
+LEAST_SCATTER = 0.005  # between rounds, in case two of them agree by chance
+ONE_ROUND = "no arm has two rounds, so their scatter is not known"
 
 
 class StackPrediction(Noun):
-    """One stack at every size that was asked for.
+    """One stack at every size.
 
     Attributes:
-        label: the group of its arms in the comparison: the label without size.
-        stack: as timed by `ringside allreduce`; empty: not needed (parameter servers).
-        algorithm: how the all-reduce grows with the ranks; `open_mpi`: by the algorithm that Open
-            MPI chooses for each size; `served`: parameter servers.
+        label: of its arms, without size.
+        batch: of each replica, examples.
         gradient_bytes: of one gradient as it is sent.
-        alone_ms: the measured step at one replica; the base of the efficiency.
-        alone_batch: examples in that step.
-        two_ms: the measured step at two replicas.
-        two_batch: examples in that step.
-        compute_ms: of one replica's part of the step at two.
-        pair_ms: all-reduce of the gradient by itself, among two, on the measured link.
-        rest_ms: two − compute − pair. Above 0: time of neither of them. Below 0: communication that
-            is hidden behind computing.
-        waiting_ms: the part of rest_ms that is waiting for the slower replica; 0 if there is none.
-        reason: why there is no interval; empty: there is one.
+        alone_ms: the measured step of one replica.
+        known_replicas, known_ms: the largest size that was measured, and its step.
+        reduce_ms: of one all-reduce at that size, by itself, as the cost model has it.
+        model_error: median relative error of the cost model.
+        steps_seen: of one replica.
+        steps_ms: the predicted step at each number of replicas, weak scaling: with a 95 % interval,
+            or the reason why there is none.
     """
 
     label: str
-    stack: str
-    algorithm: Literal["ring", "halving", "doubling", "open_mpi", "served"]
+    batch: PositiveInt
     gradient_bytes: PositiveInt
     alone_ms: PositiveFloat
-    alone_batch: PositiveInt
-    two_ms: PositiveFloat
-    two_batch: PositiveInt
-    compute_ms: PositiveFloat
-    pair_ms: NonNegativeFloat
-    rest_ms: float
-    waiting_ms: NonNegativeFloat
-    steps: tuple[PredictedStep, ...] = Field(min_length=1)
-    reason: str = ""
+    known_replicas: PositiveInt
+    known_ms: PositiveFloat
+    reduce_ms: PositiveFloat
+    model_error: NonNegativeFloat
+    steps_seen: PositiveInt
+    steps_ms: dict[PositiveInt, Figure]
 
-    def efficiency(self, step: PredictedStep, step_ms: float | None = None) -> float:
-        """Scaling efficiency against one replica of the same stack.
+    def efficiency(self, step_ms: float) -> float:
+        """T(1) ÷ T(N), weak scaling."""
+        return self.alone_ms / step_ms
 
-        Throughput of each replica ÷ that of the one: (B(N) ÷ T(N) ÷ N) ÷ (B(1) ÷ T(1)).
+    def unseen_share(self, replicas: int) -> float:
+        """How often the slowest of N replicas takes longer than any of the n steps that were seen.
 
-        Args:
-            step: of this stack.
-            step_ms: T(N), for example an end of the interval; None: the predicted step.
+        N ÷ (N + n) for any distribution: each of N + n equal, independent steps may be the longest.
         """
-        each = step.global_batch / step.replicas / (step_ms or step.step_ms)
-        return each * self.alone_ms / self.alone_batch
-
-
-class Checked(Noun):
-    """A predicted step and the same step as measured.
-
-    Attributes:
-        measured_ms: mean over the rounds that count.
-    """
-
-    label: str
-    predicted: PredictedStep
-    measured_ms: PositiveFloat
-    rounds: PositiveInt
-
-    @property
-    def error(self) -> float:
-        """(predicted − measured) ÷ measured; 0.05 is 5 % too slow."""
-        return self.predicted.step_ms / self.measured_ms - 1
-
-    @property
-    def within(self) -> bool | None:
-        """Whether the measured step lies in the interval; None: there is no interval."""
-        low, high = self.predicted.low_ms, self.predicted.high_ms
-        return None if low is None or high is None else low <= self.measured_ms <= high
+        return replicas / (replicas + self.steps_seen)
 
 
 class Prediction(Document):
-    """Every stack of a comparison at other sizes, and perhaps on another link.
+    """Every stack of a comparison at other sizes.
 
     Attributes:
-        comparison, communication: SHA-256 of the documents that it was computed from; the second is
-            empty if it was not needed.
-        workload: what is trained.
-        scaling: `strong`: the global batch stays the same. `weak`: each replica's part does.
-        replicas_per_host: at all sizes.
-        measured_bits_per_s: what the link of the measurements carried; None: the runs were on one
-            machine, or nobody measured the link.
-        bits_per_s: of the link of the prediction; None: the measured link.
-        not_predicted: stacks of the comparison, or sizes of a stack, that are left out, and why.
-        notes: what is not certain.
-        checks: empty: nothing was checked.
+        comparison: SHA-256 of its results.json.
+        communication: content hash of the all-reduces.
+        not_predicted: stacks that are left out, and why.
 
-    Schema history: 1 first version; 2 waiting_ms: before, all of a positive rest_ms was waiting.
+    Schema history: 3 first version of this model; older files are refused.
     """
 
-    SCHEMA_VERSION: ClassVar[int] = 2
+    SCHEMA_VERSION: ClassVar[int] = 3
 
     created_unix_s: UnixSeconds
     command: str
     comparison: str
-    communication: str = ""
-    workload: str
-    scaling: Literal["strong", "weak"]
-    replicas_per_host: PositiveInt
-    measured_bits_per_s: PositiveFloat | None = None
-    bits_per_s: PositiveFloat | None = None
+    communication: str
     stacks: tuple[StackPrediction, ...] = Field(min_length=1)
     not_predicted: dict[str, str] = Field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-    checks: tuple[Checked, ...] = ()
-
-    @classmethod
-    def _migrated(cls, body: dict[str, Any], version: int) -> tuple[dict[str, Any], int]:
-        if version == 1:
-            stacks = [_with_waiting(one) for one in body.get("stacks", ())]
-            body, version = {**body, "stacks": stacks}, 2
-        return body, version
 
 
-def _with_waiting(stack: dict[str, Any]) -> dict[str, Any]:
-    served = stack.get("algorithm") == "served"
-    return {**stack, "waiting_ms": 0.0 if served else max(0.0, stack.get("rest_ms", 0.0))}
+def predict(
+    comparison: Comparison, communication: Communication, sizes: Sequence[int]
+) -> tuple[tuple[StackPrediction, ...], dict[str, str]]:
+    """Every stack at every size, and the reason for each stack that is left out.
+
+    Args:
+        comparison: with runs at one replica and at more, of the same batch for each.
+        communication: all-reduces of the same stacks between the same hosts.
+        sizes: numbers of replicas.
+
+    Raises:
+        RefusalError: a size that cannot be predicted, or no stack that can be.
+
+    Example:
+        >>> stacks, reasons = predict(comparison, communication, [4, 64])
+        >>> stacks[0].steps_ms[4].value
+        163.2
+    """
+    for size in sizes:
+        if not 1 <= size <= LARGEST:
+            raise RefusalError(f"Sizes are 1 to {LARGEST:,} replicas.", received=size)
+    inputs: list[StackInputs] = []
+    refused: dict[str, RefusalError] = {}
+    groups = {arm.group: arm for arm in comparison.arms if not (arm.twin_of or arm.for_breakdown)}
+    for group, arm in groups.items():
+        if arm.capabilities.family == "none":
+            continue  # the reference trains alone
+        try:
+            inputs.append(stack_inputs(comparison, communication, arm))
+        except RefusalError as error:
+            refused[group] = error
+    if not inputs:
+        raise next(iter(refused.values()), RefusalError("A prediction needs arms that distribute."))
+    scatter = _scatter(inputs)
+    predicted = tuple(predict_stack(stack, sizes, scatter) for stack in inputs)
+    return predicted, {group: str(error) for group, error in refused.items()}
+
+
+def predict_stack(
+    inputs: StackInputs, sizes: Sequence[int], scatter: tuple[float, int]
+) -> StackPrediction:
+    """One stack at every size; `scatter` as in `StepModel`."""
+    model = StepModel(inputs, scatter)
+    tail = 100 * (1 - CONFIDENCE) / 2
+    steps_ms = {}
+    for ranks in sizes:
+        draws = 1000 * model.step_s(ranks)
+        guess = float(draws[0])
+        low, high = (float(end) for end in np.percentile(draws, [tail, 100 - tail]))
+        interval = Interval(min(low, guess), max(high, guess)) if scatter[1] else None
+        steps_ms[ranks] = Figure(guess, "" if interval else ONE_ROUND, interval=interval)
+    return StackPrediction(
+        label=inputs.label,
+        batch=inputs.batch,
+        gradient_bytes=inputs.gradient_bytes,
+        alone_ms=1000 * float(model.alone[0]),
+        known_replicas=inputs.replicas,
+        known_ms=1000 * float(model.known[0]),
+        reduce_ms=1000 * float(model.all_reduce_s(inputs.replicas)[0]),
+        model_error=inputs.cost.relative_error,
+        steps_seen=len(inputs.steps),
+        steps_ms=steps_ms,
+    )
+
+
+def _scatter(stacks: Sequence[StackInputs]) -> tuple[float, int]:
+    """Pooled over all stacks and sizes, because two rounds of one arm alone say too little."""
+    logs = [np.log(seconds) for stack in stacks for seconds in (stack.alone, stack.known)]
+    freedom = sum(len(times) - 1 for times in logs)
+    if not freedom:
+        return 0.0, 0
+    squares = sum(float(((times - times.mean()) ** 2).sum()) for times in logs)
+    return max(math.sqrt(squares / freedom), LEAST_SCATTER), freedom
+
+
+# What was measured
+
+
+def stack_inputs(comparison: Comparison, communication: Communication, arm: Arm) -> StackInputs:
+    """What the documents say of the stack of an arm.
+
+    Raises:
+        RefusalError: it is not a stack of all-reduces, its runs or all-reduces are missing or were
+            not in the same place, or it failed its certificate.
+    """
+    if arm.capabilities.process_model != "per_replica":
+        raise RefusalError(
+            "Only stacks whose replicas reduce their gradients between processes are predicted.",
+            received=arm.group,
+        )
+    for certificate in comparison.certificates:
+        if certificate.arm.group == arm.group and not certificate.passed:
+            raise RefusalError(
+                "Only stacks that compute the same as the reference are predicted.",
+                received=f"{certificate.arm.label}: {certificate.reason}",
+            )
+    size = max((run.spec.topology.num_replicas for run in _runs(comparison, arm)), default=0)
+    several = _runs(comparison, arm, replicas=size)
+    batch = several[0].spec.global_batch // size if several else 0
+    alone = _runs(comparison, arm, replicas=1, batch=batch)
+    if size < 2 or not alone:
+        raise RefusalError(
+            "A prediction needs runs of one replica and of several, with the same batch for each.",
+            received=f"{arm.group}: runs of " + (f"{size}" if several else "no") + " replicas, "
+            f"{len(alone)} runs of one replica at batch {batch}",
+            advice="Make them: ringside compare --scaling weak --replicas 1,2.",
+        )
+    _refuse_another_place(comparison, communication, size)
+    stack = arm.options.stack
+    timings = [
+        timing for found in communication.stacks if found.stack == stack for timing in found.timings
+    ]
+    if not timings:
+        raise RefusalError(
+            "A prediction needs all-reduces of the same stack.",
+            received=f"none of {stack!r}",
+            advice=f'Make them: ringside allreduce --replicas 2 --stacks "{stack}".',
+        )
+    sent = [
+        wire_bytes(record.gradient_bytes, run.spec)
+        for run in several
+        for record in run.records
+        if record.gradient_bytes
+    ]
+    if not sent:
+        raise RefusalError("A prediction needs the size of the gradients.", received="not recorded")
+    return StackInputs(
+        label=arm.group,
+        replicas=size,
+        batch=batch,
+        alone=np.array([step_seconds(run) for run in alone]),
+        known=np.array([step_seconds(run) for run in several]),
+        gradient_bytes=sent[0],
+        steps=np.concatenate([relative_steps(run) for run in alone]),
+        cost=fit_cost_model(timings),
+        message_s=message_bound_s(communication),
+    )
+
+
+def _runs(comparison: Comparison, arm: Arm, *, replicas: int = 0, batch: int = 0) -> list[Run]:
+    """Timed runs that differ from the arm's only in size and batch; 0: any."""
+    used = rounds_used(comparison).used
+    labels = {
+        other.label
+        for other in comparison.arms
+        if (other.backend, other.options, other.settings)
+        == (arm.backend, arm.options, arm.settings)
+        and other.ablation == "none"
+        and not other.twin_of
+    }
+    return [
+        run
+        for run in comparison.runs
+        if run.arm in labels
+        and run.round in used
+        and run.outcome.completed
+        and throughput_examples_s(run).value
+        and replicas in (0, run.spec.topology.num_replicas)
+        and batch in (0, run.spec.global_batch)
+    ]
+
+
+def _refuse_another_place(
+    comparison: Comparison, communication: Communication, replicas: int
+) -> None:
+    hosts = assign_slots(comparison.hosts, replicas) if comparison.hosts else ()
+    ours = {host.name for host in hosts}
+    theirs = set(communication.hosts)
+    if not theirs <= ours or communication.several_hosts != (len(ours) > 1):
+        names = [", ".join(sorted(hosts)) or "this machine" for hosts in (ours, theirs)]
+        raise RefusalError(
+            "Runs and all-reduces must be between the same hosts.",
+            received=f"{replicas} replicas on {names[0]}, all-reduces on {names[1]}",
+            advice="Give each host one slot, and measure there: ringside allreduce --hostfile ….",
+        )
+    then, now = links_by_pair(comparison.links), links_by_pair(communication.links)
+    for pair in then.keys() & now.keys():
+        if not same_link(then[pair], now[pair]):
+            raise RefusalError(
+                "Runs and all-reduces must be over the same link.",
+                received=f"{' to '.join(pair)}: {link_words(then[pair])} before the runs, "
+                f"{link_words(now[pair])} before the all-reduces",
+                advice="Repeat one of the two.",
+            )
+
+
+def step_seconds(run: Run) -> float:
+    """Seconds of a step: epoch ÷ steps; a padded last step takes as long as the others."""
+    batch, rate = run.spec.global_batch, throughput_examples_s(run).value
+    assert rate is not None  # `_runs` leaves out the others
+    examples = max(epoch.examples for record in run.records for epoch in record.epochs)
+    return examples / math.ceil(examples / batch) / rate
+
+
+def relative_steps(run: Run) -> Floats:
+    """Each step of a run of one replica, relative to the mean, [steps].
+
+    The first time of an epoch does not count, because the input starts there. If k steps have one
+    time, only their mean is known, which scatters √k times less, so it is taken √k times as far
+    from 1. On accelerators the clock stops when a step is launched: no step is known, [0].
+    """
+    if run.blocks:
+        line = timeline(run)
+        counts = line.block >= 0
+        times, steps = (line.seconds[0] / line.steps)[counts], line.steps[counts]
+    else:
+        epochs = [records[0] for records in counted_epochs(run)]
+        times = np.concatenate([[], *(durations_s(epoch)[1:] for epoch in epochs)])
+        steps = np.concatenate([[], *(steps_of_times(epoch)[1:] for epoch in epochs)])
+    if not len(times) or any(record.machine.gpus for record in run.records):
+        return np.zeros(0)
+    each = float(steps.max())  # the last time of an epoch may be of fewer steps
+    times = times[steps == each]
+    relative: Floats = 1 + math.sqrt(each) * (times / times.mean() - 1)
+    return relative
+
+
+def message_bound_s(communication: Communication) -> float:
+    """The most that one message can take, seconds: no stack can reduce in fewer than log₂ p rounds.
+
+    The quickest repetition counts, because what waits in a busy loop on part of a core pauses.
+    """
+    quickest = min(
+        max(ranks)
+        for stack in communication.stacks
+        for timing in stack.timings
+        for ranks in timing.seconds
+    )
+    return quickest / math.ceil(math.log2(communication.num_ranks))

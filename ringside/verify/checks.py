@@ -292,7 +292,7 @@ def independent_randomness(
     """Whether the replicas draw different random numbers, as a timed run seeds them.
 
     In the other cases a draw belongs to the example (example_random.py). Asynchronous workers run
-    one function with one seed, each with a stream of its own (TensorFlow 2.18): their draws are the
+    one function with one seed, each with a stream of its own: their draws are the
     same from turn to turn, which is told and does not fail the arm.
 
     Args:

@@ -27,7 +27,6 @@ os.environ["KERAS_BACKEND"] = "tensorflow"
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 _NOISE = (
-    b"Unable to register cu",  # TensorFlow 2.18
     b"All log messages before absl::InitializeLog",
     # TensorFlow 2.21 says both at every log level, since they come before it reads the level.
     b" port.cc:",

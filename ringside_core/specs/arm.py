@@ -1,34 +1,37 @@
 """Arm: one configuration that Ringside verifies and measures."""
 
-from typing import Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
-from pydantic import NonNegativeInt, PositiveInt, SerializeAsAny, model_validator
+from pydantic import PositiveInt, SerializeAsAny, create_model, model_validator
 
 from ringside_core.specs.backends import Capabilities, backend_row, with_typed_options
 from ringside_core.specs.errors import RefusalError
-from ringside_core.specs.keras_version import KerasVersion
+from ringside_core.specs.knob import knobs
 from ringside_core.specs.noun import Noun
 from ringside_core.specs.options import BackendOptions
-from ringside_core.specs.run_spec import Ablation, Policy
+from ringside_core.specs.run_spec import Ablation, TrainingSpec
 
+if TYPE_CHECKING:
 
-class Settings(Noun):
-    """What an arm sets for itself, besides the options of its backend; None: as all arms.
+    class Settings(Noun):
+        """What an arm sets for itself, besides the options of its backend; None: as all arms.
 
-    Attributes:
-        steps_per_execution, jit_compile, keras, as_shipped, policy: of RunSpec.
-        prefetch: of PipelineOptions.
-        intra_op_threads, inter_op_threads: of Resources, for one replica.
-    """
+        A field for each knob with `per_arm`; threads are of one replica.
+        """
 
-    steps_per_execution: PositiveInt | None = None
-    jit_compile: bool | None = None
-    keras: KerasVersion | None = None
-    as_shipped: bool | None = None
-    policy: Policy | None = None
-    prefetch: NonNegativeInt | None = None
-    intra_op_threads: PositiveInt | None = None
-    inter_op_threads: PositiveInt | None = None
+        def __init__(self, **settings: Any) -> None: ...
+        def __getattr__(self, name: str) -> Any: ...
+
+else:
+    Settings = create_model(
+        "Settings",
+        __base__=Noun,
+        **{
+            knob.name: (Annotated[knob.field.annotation, *knob.field.metadata] | None, None)
+            for knob in knobs(TrainingSpec)
+            if knob.knob.per_arm
+        },
+    )
 
 
 class Arm(Noun):

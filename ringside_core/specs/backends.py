@@ -21,7 +21,6 @@ from ringside_core.specs.options import (
 
 Family = Literal["none", "tf.distribute", "horovod"]
 ProcessModel = Literal["single", "per_replica", "coordinator"]
-KnobValue = bool | int | float | str
 
 # The words for each family in reports.
 FAMILIES: Mapping[Family, str] = {
@@ -33,7 +32,6 @@ FAMILIES: Mapping[Family, str] = {
 REFERENCE = "serial"
 # The backend whose replicas combine nothing: what others reach is held against it.
 CEILING = "independent"
-MIB = 2**20
 
 
 class Capabilities(Noun):
@@ -67,22 +65,6 @@ class Capabilities(Noun):
 
 
 @dataclass(frozen=True)
-class Knob:
-    """One setting that a search for a faster one may change.
-
-    Attributes:
-        name: an option of the backend, or a field of `Settings`.
-        values: values worth a trial.
-        needs: what the arm must have, or the knob has no effect: `gpus`, several `replicas`,
-            several `hosts`, Horovod's controller `mpi`.
-    """
-
-    name: str
-    values: tuple[KnobValue, ...]
-    needs: tuple[Literal["gpus", "replicas", "hosts", "mpi"], ...] = ()
-
-
-@dataclass(frozen=True)
 class BackendRow:
     """One backend.
 
@@ -90,8 +72,7 @@ class BackendRow:
         name: as a person types it.
         implementation: `module:Class`. The module is imported when the class is used.
         capabilities: what it is able to do.
-        options: the type of its options.
-        knobs: what `--tuned` may change, beside the knobs that every arm has.
+        options: the type of its options. Their annotations say what `--tuned` tries.
         default_arms: an arm for each, if nobody names backends: the options, as they are typed
             after the name and a colon. The empty text: without options.
         compared_by_default: at which sizes the default comparison has it. The first of its default
@@ -102,7 +83,6 @@ class BackendRow:
     implementation: str
     capabilities: Capabilities
     options: type[BackendOptions] = BackendOptions
-    knobs: tuple[Knob, ...] = ()
     default_arms: tuple[str, ...] = ("",)
     compared_by_default: Literal["never", "several replicas", "every size"] = "several replicas"
 
@@ -125,15 +105,6 @@ _ROWS = (
         "backends.tf_distribute.mirrored:Mirrored",
         Capabilities(family="tf.distribute", process_model="single", gathers=True),
         CrossDeviceOptions,
-        knobs=(
-            Knob(
-                "cross_device_ops",
-                ("ReductionToOneDevice", "HierarchicalCopyAllReduce"),
-                ("replicas",),
-            ),
-            Knob("cross_device_ops", ("NcclAllReduce",), ("replicas", "gpus")),
-            Knob("num_packs", (0, 4), ("replicas", "gpus")),
-        ),
     ),
     BackendRow(
         "central_storage",
@@ -154,11 +125,6 @@ _ROWS = (
             joins=("tf_config", "slurm"),
         ),
         CommunicationOptions,
-        knobs=(
-            Knob("implementation", ("RING",), ("replicas",)),
-            Knob("implementation", ("NCCL",), ("replicas", "gpus")),
-            Knob("bytes_per_pack", (MIB, 16 * MIB), ("replicas",)),
-        ),
         compared_by_default="every size",
     ),
     BackendRow(
@@ -173,7 +139,6 @@ _ROWS = (
             joins=("tf_config", "slurm"),
         ),
         ParameterServerOptions,
-        knobs=(Knob("servers", (1, 2)),),
         compared_by_default="never",  # asynchronous: to certify it takes as long as all the others
     ),
     BackendRow(
@@ -186,19 +151,6 @@ _ROWS = (
             joins=("horovodrun", "mpirun", "slurm"),
         ),
         HorovodOptions,
-        # Ranges: docs/tensor-fusion.rst and autotune.rst of Horovod 0.28. The controller is no
-        # knob: each controller is an arm of its own.
-        knobs=(
-            Knob("fusion_threshold_mb", (0, 16, 64), ("replicas",)),
-            Knob("cycle_time_ms", (0.1, 0.5, 5.0), ("replicas",)),
-            Knob("num_groups", (1, 4), ("replicas",)),
-            Knob("compression", ("fp16",), ("replicas",)),
-            Knob("hierarchical_allreduce", (True,), ("replicas", "gpus")),
-            Knob("btl_tcp_flags", (9,), ("replicas", "hosts", "mpi")),
-            # To copy a larger message that nobody expects yet costs more than to announce it.
-            Knob("btl_tcp_eager_limit", (4 * MIB,), ("replicas", "hosts", "mpi")),
-            Knob("coll_tuned_allreduce_algorithm", ("ring",), ("replicas", "hosts", "mpi")),
-        ),
         default_arms=("", "controller=mpi"),
         compared_by_default="every size",
     ),

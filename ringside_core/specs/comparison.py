@@ -11,6 +11,7 @@ from ringside_core.specs.certificate import Certificate, DetectionMatrix
 from ringside_core.specs.communication import Communication, Link
 from ringside_core.specs.errors import RefusalError
 from ringside_core.specs.hostfile import Host
+from ringside_core.specs.knob import with_values
 from ringside_core.specs.noun import Document, Noun, UnixSeconds
 from ringside_core.specs.placement import THIS_MACHINE, Placement, spread
 from ringside_core.specs.record import MachineFacts, Run
@@ -28,29 +29,19 @@ class Shared(TrainingSpec):
     Attributes:
         global_batch: strong scaling: examples in one update, at every number of replicas.
         per_replica_batch: weak scaling: examples of one replica in one update.
-        cores_per_replica: processors given to each replica; None: processes are not pinned.
-        intra_op_threads_per_replica, inter_op_threads_per_replica: TensorFlow's pools. A process
-            gets those of all its replicas, so each replica has the same number under every backend.
-            Intra-op None: as many as the replica has cores. Inter-op None: TensorFlow's choice.
+        resources: of one replica. A process gets the threads of all its replicas, so each replica
+            has the same number under every backend. Intra-op None: as many as it has cores.
     """
 
     global_batch: PositiveInt | None = None
     per_replica_batch: PositiveInt | None = None
-    cores_per_replica: PositiveInt | None = None
-    intra_op_threads_per_replica: PositiveInt | None = None
-    inter_op_threads_per_replica: PositiveInt | None = None
 
     @classmethod
     def from_run(cls, run: RunSpec, scaling: Scaling = "strong") -> Self:
         """What a run of one replica has in common with all arms."""
         batch = "global_batch" if scaling == "strong" else "per_replica_batch"
-        return cls(
-            **{name: getattr(run, name) for name in TrainingSpec.model_fields},
-            **{batch: run.global_batch},
-            cores_per_replica=run.resources.cores_per_replica,
-            intra_op_threads_per_replica=run.resources.intra_op_threads,
-            inter_op_threads_per_replica=run.resources.inter_op_threads,
-        )
+        shared = {name: getattr(run, name) for name in TrainingSpec.model_fields}
+        return cls(**shared, **{batch: run.global_batch})
 
     @model_validator(mode="after")
     def _one_batch_stays(self) -> Self:
@@ -69,9 +60,12 @@ class Shared(TrainingSpec):
 
     def with_cores(self, each: int) -> Self:
         """With so many cores for each replica and two inter-op threads, unless they are set."""
+        own = self.resources
         return self.replace(
-            cores_per_replica=self.cores_per_replica or each,
-            inter_op_threads_per_replica=self.inter_op_threads_per_replica or 2,
+            resources=own.replace(
+                cores_per_replica=own.cores_per_replica or each,
+                inter_op_threads=own.inter_op_threads or 2,
+            )
         )
 
     def global_batch_at(self, replicas: int) -> int:
@@ -89,37 +83,26 @@ class Shared(TrainingSpec):
         Raises:
             RefusalError: a batch that the replicas cannot divide, or settings that do not fit.
         """
-        own = arm.settings
+        own = {name: value for name, value in arm.settings if value is not None}
+        if own.get("keras") == 3:
+            own["trained_by"] = "loop"
+        shared = {name: getattr(self, name) for name in TrainingSpec.model_fields}
+        shared |= with_values(TrainingSpec, own, self)
         if arm.capabilities.process_model == "single":
             topology = Topology(replicas_per_process=arm.replicas)
         else:
             topology = spread(Topology(processes_per_host=arm.replicas), placement)
-        intra = own.intra_op_threads or self.intra_op_threads_per_replica or self.cores_per_replica
-        inter = own.inter_op_threads or self.inter_op_threads_per_replica
+        replica: Resources = shared.pop("resources")
+        intra, inter = replica.intra_op_threads, replica.inter_op_threads
         in_process = topology.replicas_per_process
-        fields: dict[str, Any] = {name: getattr(self, name) for name in TrainingSpec.model_fields}
-        if own.steps_per_execution is not None:
-            fields["steps_per_execution"] = own.steps_per_execution
-        if own.jit_compile is not None:
-            fields["jit_compile"] = own.jit_compile
-        if own.keras is not None:
-            fields["keras"] = own.keras
-            if own.keras == 3:
-                fields["trained_by"] = "loop"
-        if own.policy is not None:
-            fields["policy"] = own.policy
-        if own.as_shipped is not None:
-            fields["as_shipped"] = own.as_shipped
-        if own.prefetch is not None:
-            fields["pipeline"] = self.pipeline.replace(prefetch=own.prefetch)
         return RunSpec(
-            **fields,
+            **shared,
             backend=arm.backend,
             options=arm.options,
             topology=topology,
             resources=Resources(
-                cores_per_replica=self.cores_per_replica,
-                intra_op_threads=(intra or 1) * in_process,
+                cores_per_replica=replica.cores_per_replica,
+                intra_op_threads=(intra or replica.cores_per_replica or 1) * in_process,
                 inter_op_threads=None if inter is None else inter * in_process,
             ),
             global_batch=arm.global_batch or self.global_batch_at(arm.replicas),
@@ -222,7 +205,7 @@ class Comparison(Document):
 
     Attributes:
         rounds: that were begun.
-        shared: what all arms share. None: the file is older than version 3, which did not keep it.
+        shared: what all arms share.
         asked: how many rounds were to be made.
         ended_because: why there were no more rounds, one sentence; empty: it was interrupted and
             can go on (`ringside compare --resume`).
@@ -247,32 +230,25 @@ class Comparison(Document):
         addresses: of the hosts that are used, by name, as they were found before anything ran.
         links: between them, measured before anything ran; empty: there is none.
         links_at_end: the same after the last round.
-        last_run: SHA-256 of the JSON of the last run; empty: there is none, or the file is older.
 
-    Schema history: 1 first version. 2 certificates and detection; files of version 1 are read as
-    never verified. 3 rounds until a precision, load, twins, breakdown arms, tuning,
-    communication; older files are read as ended after their rounds. 4 hosts and the links between
-    them; older files are of one machine. 5 `shared` replaces `base` (a run whose global batch was
-    each replica's under weak scaling) and `scaling`; `asked.interval_width` was called `precision`;
-    runs name the task that explains a failure. Since then, in the same version, runs carry hashes
-    of each other, and what their load was computed from, and trials say why they were passed
-    over, and looks are kept; files without them are read as such.
+    Schema history: 6 `shared` holds the `resources` of a replica, and runs carry no hashes of each
+    other. Files of version 5 are read; older ones are refused.
     """
 
-    SCHEMA_VERSION: ClassVar[int] = 5
+    SCHEMA_VERSION: ClassVar[int] = 6
 
     name: str
     created_unix_s: UnixSeconds
     command: str
     machine: MachineFacts
     seed: NonNegativeInt
+    shared: Shared
     rounds: NonNegativeInt
     arms: tuple[Arm, ...]
     not_run: tuple[NotRun, ...] = ()
     runs: tuple[Run, ...] = Field(default=())
     certificates: tuple[Certificate, ...] = ()
     detection: DetectionMatrix | None = None
-    shared: Shared | None = None
     asked: Rounds = Rounds()
     ended_because: str = ""
     looks: tuple[Look, ...] = ()
@@ -291,7 +267,6 @@ class Comparison(Document):
     addresses: dict[str, str] = Field(default_factory=dict)
     links: tuple[Link, ...] = ()
     links_at_end: tuple[Link, ...] = ()
-    last_run: str = ""
 
     @model_validator(mode="after")
     def _arms_are_named_once(self) -> Self:
@@ -342,76 +317,41 @@ class Comparison(Document):
     @property
     def scaling(self) -> Scaling:
         """What stays the same at every size, see `Shared`."""
-        return "strong" if self.shared is None else self.shared.scaling
-
-    @property
-    def trained(self) -> Shared | None:
-        """What the arms share; before version 3, what the first run says of it. None: no run."""
-        if self.shared is None and self.runs:
-            return Shared.from_run(self.runs[0].spec)
-        return self.shared
+        return self.shared.scaling
 
     @property
     def placement(self) -> Placement:
         """Where the runs go."""
-        return Placement(
-            hosts=self.hosts or None,
-            interface=self.interface,
-            servers_on=self.servers_on,
-            oversubscribe=self.oversubscribe,
-        )
+        same = {name: getattr(self, name) for name in Placement.model_fields}
+        return Placement(**{**same, "hosts": self.hosts or None})
 
     def with_run(self, run: Run) -> Self:
-        """With one more run, which carries the hash of the run before it."""
-        chained = run.replace(previous=self.last_run)
-        return self.replace(
-            runs=(*self.runs, chained),
-            rounds=max(self.rounds, run.round + 1),
-            last_run=chained.content_hash,
-        )
+        """With one more run."""
+        return self.replace(runs=(*self.runs, run), rounds=max(self.rounds, run.round + 1))
 
     def spec_of(self, arm: Arm, number: int = 0) -> RunSpec:
         """The run of an arm in a round: each round has its own seed, the same for all arms."""
-        assert self.shared is not None  # only a file older than version 3 has none: it never runs
         spec = self.shared.spec_of(arm, self.placement)
         return spec.replace(seed=(spec.seed + number) % (MAX_SEED + 1))
 
     @classmethod
     def _migrated(cls, body: dict[str, Any], version: int) -> tuple[dict[str, Any], int]:
-        if version in (1, 2):
-            rounds = body.get("rounds")  # that were asked for; in version 3: that were begun
-            begun = [
-                r["round"] for r in body.get("runs") or () if isinstance(r, dict) and "round" in r
-            ]
-            body = {
-                **body,
-                "rounds": max((n + 1 for n in begun if isinstance(n, int)), default=0),
-                "asked": {"least": rounds, "most": rounds},
-                "ended_because": "All rounds that were asked for were made.",
-            }
-            version = 3
-        if version in (3, 4):
-            body, version = _with_shared(body), 5
-        return body, version
+        shared = body.get("shared")
+        if version != 5 or not isinstance(shared, dict):
+            return body, version
+        shared["resources"] = {
+            name: shared.pop(name, shared.pop(f"{name}_per_replica", None))
+            for name in Resources.model_fields
+        }
+        body.pop("last_run", None)
+        trials = [one.get("run") for one in _objects(body.get("trials"))]
+        for run in _objects([*_objects(body.get("runs")), *trials]):
+            run.pop("previous", None)
+        return body, 6
 
 
-def _with_shared(body: dict[str, Any]) -> dict[str, Any]:
-    """Fields of version 4 as those of version 5. What is no object is refused later, by name."""
-    rest = dict(body)
-    base, scaling = rest.pop("base", None), rest.pop("scaling", "strong")
-    if scaling not in ("strong", "weak"):
-        rest["scaling"] = scaling
-    if isinstance(asked := body.get("asked"), dict) and "precision" in asked:
-        asked = {("interval_width" if k == "precision" else k): v for k, v in asked.items()}
-        rest["asked"] = asked
-    if not isinstance(base, dict) or not isinstance(base.get("resources"), dict):
-        return rest if base is None else {**rest, "shared": base}
-    dropped = RunSpec.model_fields.keys() - TrainingSpec.model_fields.keys()
-    shared = {name: value for name, value in base.items() if name not in dropped}
-    shared["per_replica_batch" if scaling == "weak" else "global_batch"] = base.get("global_batch")
-    for name, value in base["resources"].items():
-        shared[name if name == "cores_per_replica" else f"{name}_per_replica"] = value
-    return {**rest, "shared": shared}
+def _objects(values: object) -> list[dict[str, Any]]:
+    return [one for one in values if isinstance(one, dict)] if isinstance(values, list) else []
 
 
 def _named(hosts: Iterable[Host]) -> str:

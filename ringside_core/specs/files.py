@@ -30,9 +30,6 @@ def write_all_whole(writers: Mapping[Path, Callable[[BinaryIO], object]]) -> Non
 
     They then get their names one after the other, in the order given. If one cannot get its name
     (its folder became read-only), the files before it are new and the others unchanged.
-
-    Args:
-        writers: by path, what writes the file's bytes.
     """
     with ExitStack() as files:
         for path, write in reversed(

@@ -29,10 +29,6 @@ def parse_hostfile(text: str, *, origin: str = "hostfile") -> tuple[Host, ...]:
     Horovod's own parser fails at a comment or an empty line with an IndexError. So launchers get
     the hosts from here, and never the file itself.
 
-    Args:
-        text: content of the file.
-        origin: its name, for messages.
-
     Raises:
         RefusalError: a malformed line, `slots=0`, a host named twice, or no host at all.
     """

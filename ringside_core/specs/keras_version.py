@@ -23,12 +23,7 @@ _PACKAGES: dict[str, KerasVersion] = {"tf_keras": 2, "keras": 3}
 
 
 def use_version(version: KerasVersion, *, as_shipped: bool = False) -> None:
-    """Let this process run a Keras; before TensorFlow is imported.
-
-    Args:
-        version: of Keras.
-        as_shipped: without what Ringside changes in Keras 3.
-    """
+    """Let this process run a Keras; before TensorFlow is imported."""
     os.environ.update(environment_of(version))
     os.environ[_AS_SHIPPED] = str(int(as_shipped))
 

@@ -75,10 +75,6 @@ class Document(Noun):
     def from_json(cls, text: str, *, origin: str = "the text") -> Self:
         """Read what `to_json` wrote.
 
-        Args:
-            text: the JSON.
-            origin: where it came from, for the message.
-
         Raises:
             RefusalError: not JSON, another schema, or a field that is wrong.
         """

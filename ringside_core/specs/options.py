@@ -1,11 +1,14 @@
 """The types of options of the backends, under the names that upstream gives them."""
 
-from typing import ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
 
 from ringside_core.specs.errors import RefusalError
+from ringside_core.specs.knob import Search
 from ringside_core.specs.noun import Noun
+
+MIB = 2**20
 
 
 class BackendOptions(Noun):
@@ -68,10 +71,12 @@ class CrossDeviceOptions(BackendOptions):
         num_packs: packs of gradients for the two all-reduce kinds; None keeps upstream's default.
     """
 
-    cross_device_ops: (
-        Literal["NcclAllReduce", "HierarchicalCopyAllReduce", "ReductionToOneDevice"] | None
-    ) = None
-    num_packs: NonNegativeInt | None = None
+    cross_device_ops: Annotated[
+        Literal["NcclAllReduce", "HierarchicalCopyAllReduce", "ReductionToOneDevice"] | None,
+        Search(("ReductionToOneDevice", "HierarchicalCopyAllReduce"), ("replicas",)),
+        Search(("NcclAllReduce",), ("replicas", "gpus")),
+    ] = None
+    num_packs: Annotated[NonNegativeInt | None, Search((0, 4), ("replicas", "gpus"))] = None
 
 
 class CommunicationOptions(BackendOptions):
@@ -83,8 +88,12 @@ class CommunicationOptions(BackendOptions):
         timeout_seconds: a collective that takes longer fails; None: never.
     """
 
-    implementation: Literal["AUTO", "RING", "NCCL"] = "AUTO"
-    bytes_per_pack: NonNegativeInt = 0
+    implementation: Annotated[
+        Literal["AUTO", "RING", "NCCL"],
+        Search(("RING",), ("replicas",)),
+        Search(("NCCL",), ("replicas", "gpus")),
+    ] = "AUTO"
+    bytes_per_pack: Annotated[NonNegativeInt, Search((MIB, 16 * MIB), ("replicas",))] = 0
     timeout_seconds: NonNegativeFloat | None = None
 
     _NOT_IN_STACK = ("implementation", "timeout_seconds")
@@ -98,7 +107,7 @@ class CommunicationOptions(BackendOptions):
 class ParameterServerOptions(BackendOptions):
     """tf.distribute.ParameterServerStrategy: how many servers hold the variables."""
 
-    servers: PositiveInt = 1
+    servers: Annotated[PositiveInt, Search((1, 2))] = 1
 
     @property
     def num_servers(self) -> int:
@@ -146,17 +155,24 @@ class HorovodOptions(BackendOptions):
     """
 
     controller: Literal["gloo", "mpi"] | None = None
-    fusion_threshold_mb: NonNegativeInt | None = None
-    cycle_time_ms: float | None = Field(default=None, gt=0)
-    compression: Literal["none", "fp16"] = "none"
-    num_groups: PositiveInt | None = None
-    hierarchical_allreduce: bool | None = None
-    backward_passes_per_step: PositiveInt = 1
-    btl_tcp_flags: PositiveInt | None = None
-    btl_tcp_eager_limit: PositiveInt | None = None
-    coll_tuned_allreduce_algorithm: Literal["recursive_doubling", "ring", "rabenseifner"] | None = (
+    # Ranges: docs/tensor-fusion.rst and autotune.rst of Horovod 0.28.
+    fusion_threshold_mb: Annotated[NonNegativeInt | None, Search((0, 16, 64), ("replicas",))] = None
+    cycle_time_ms: Annotated[float | None, Field(gt=0), Search((0.1, 0.5, 5.0), ("replicas",))] = (
         None
     )
+    compression: Annotated[Literal["none", "fp16"], Search(("fp16",), ("replicas",))] = "none"
+    num_groups: Annotated[PositiveInt | None, Search((1, 4), ("replicas",))] = None
+    hierarchical_allreduce: Annotated[bool | None, Search((True,), ("replicas", "gpus"))] = None
+    backward_passes_per_step: PositiveInt = 1
+    btl_tcp_flags: Annotated[PositiveInt | None, Search((9,), ("replicas", "hosts", "mpi"))] = None
+    # To copy a larger message that nobody expects yet costs more than to announce it.
+    btl_tcp_eager_limit: Annotated[
+        PositiveInt | None, Search((4 * MIB,), ("replicas", "hosts", "mpi"))
+    ] = None
+    coll_tuned_allreduce_algorithm: Annotated[
+        Literal["recursive_doubling", "ring", "rabenseifner"] | None,
+        Search(("ring",), ("replicas", "hosts", "mpi")),
+    ] = None
 
     _NOT_IN_STACK = ("controller", "compression", "num_groups", "backward_passes_per_step")
 

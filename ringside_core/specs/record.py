@@ -185,12 +185,6 @@ class RunRecord(Document):
             each.
         warnings: what went wrong and ended nothing, such as a checkpoint that did not fit.
         run_id: of the launch that it is a part of; empty: no launcher of Ringside's started it.
-
-    Schema history: 1 first version. 2 ledgers of each replica and of validation, and examples fed
-    before a restart, in the epochs; a file of 1 has none. 3 the cost of the clock, bytes of the
-    gradients, bytes sent, and executions of several steps; a file of 2 has none. Later additions
-    to 3: boot_id, shared_memory_bytes, startup_cpu_s, input_notes, warnings, run_id, the outcome
-    `preempted`; an older file has none.
     """
 
     SCHEMA_VERSION: ClassVar[int] = 3
@@ -253,11 +247,6 @@ class RunRecord(Document):
                     f"epochs.{number}.step_end_s.{len(ends) - 2}={ends[-1]}",
                 )
         return self
-
-    @classmethod
-    def _migrated(cls, body: dict[str, Any], version: int) -> tuple[dict[str, Any], int]:
-        """What versions 2 and 3 added has defaults."""
-        return body, 3 if version in (1, 2) else version
 
 
 class RecordInProgress(RunRecord, frozen=False):
@@ -359,9 +348,6 @@ class Run(Execution):
         load: what else the machine did; None: not known.
         blocks: its turns beside the other arms of its round, in order; empty: it ran alone
             (`--fresh`). With blocks, wall_s has only the time of its own turns.
-        previous: SHA-256 of the JSON of the run before it (`Noun.content_hash`), so that none can
-            be taken out, exchanged or changed unseen; empty: it is the first one; None: the file is
-            older.
     """
 
     arm: str
@@ -371,7 +357,6 @@ class Run(Execution):
     log_dir: str
     load: Load | None = None
     blocks: tuple[Block, ...] = ()
-    previous: str | None = None
 
     @model_validator(mode="after")
     def _a_completed_run_left_something(self) -> Self:

@@ -2,13 +2,14 @@
 
 import math
 import re
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, NonNegativeInt, PositiveInt, SerializeAsAny, model_validator
 
 from ringside_core.specs.backends import Capabilities, backend_row, with_typed_options
 from ringside_core.specs.errors import RefusalError
 from ringside_core.specs.keras_version import KerasVersion
+from ringside_core.specs.knob import Knob, Search
 from ringside_core.specs.noun import Document, Noun
 from ringside_core.specs.options import BackendOptions
 from ringside_core.specs.topology import BatchPlan, Topology
@@ -27,31 +28,36 @@ AUTO = "auto"  # as `resume_from`
 class PipelineOptions(Noun):
     """How elements become batches, in one code path for every backend (workloads/pipeline.py).
 
-    Attributes:
-        shard: how replicas share the input. `batch`: each reader takes its slice of every global
-            batch, so global batch k has the same examples under every backend. `file`, `data`,
-            `off`: tf.data's AutoShardPolicy of that name; these change the batches.
-        cache: read every element into memory once; shuffled positions are then looked up.
-        shuffle: a new order in each epoch, a function of seed and epoch only. None: where the data
-            have it so; a tf.data.Dataset that nothing shuffles keeps its order.
-        shuffle_buffer: elements held to shuffle a stream (cache off).
-        parallel_map: elements or batches prepared in parallel for each replica. None: one for each
-            of its cores, and at least two for what is read from a stream; of single elements twice
-            as many.
-        interleave_files: files read in parallel (cache off).
-        filter: `module:function` or `file.py:function`, element → bool; applied before examples are
-            counted.
-        prefetch: batches prepared ahead of each replica.
+    Shard `batch`: each reader takes its slice of every global batch, so global batch k has the same
+    examples under every backend. `file`, `data`, `off`: tf.data's AutoShardPolicy of that name;
+    these change the batches. Shuffled orders are a function of seed and epoch only. By default one
+    element or batch is prepared for each core of a replica, and at least two for what is read from
+    a stream; of single elements twice as many. A filter is applied before examples are counted.
     """
 
-    shard: ShardPolicy = "batch"
-    cache: bool = True
-    shuffle: bool | None = None
-    shuffle_buffer: PositiveInt = 4096
-    parallel_map: PositiveInt | None = None
-    interleave_files: PositiveInt = 1
-    filter: str | None = None
-    prefetch: NonNegativeInt = 2
+    shard: Annotated[
+        ShardPolicy, Knob("How replicas share the input; file, data and off need --no-cache.")
+    ] = "batch"
+    cache: Annotated[bool, Knob("Read the data into memory once.")] = True
+    shuffle: Annotated[
+        bool | None, Knob("A new order in each epoch. Default: as the data's author has it.")
+    ] = None
+    shuffle_buffer: Annotated[
+        PositiveInt, Knob("Elements held by the shuffle of a stream (--no-cache).")
+    ] = 4096
+    parallel_map: Annotated[
+        PositiveInt | None,
+        Knob("Calls of the input under way for each replica. Default: as it has cores."),
+    ] = None
+    interleave_files: Annotated[PositiveInt, Knob("Files read in parallel.")] = 1
+    filter: Annotated[str | None, Knob("file.py:function or module:function, element → bool.")] = (
+        None
+    )
+    # Not tried by --tuned: its buffer fills while an epoch is validated. A larger one would look
+    # faster in the short epochs of a workload that waits for its input.
+    prefetch: Annotated[
+        NonNegativeInt, Knob("Batches prepared ahead of each replica.", per_arm=True)
+    ] = 2
 
     @model_validator(mode="after")
     def _cache_knows_no_files(self) -> Self:
@@ -72,8 +78,11 @@ class LearningRateRule(Noun):
     every backend trains at the same rate.
     """
 
-    rule: Literal["none", "linear", "sqrt"] = "none"
-    warmup_epochs: NonNegativeInt = 0
+    rule: Annotated[
+        Literal["none", "linear", "sqrt"],
+        Knob("How the learning rate follows the global batch.", ("--learning-rate-rule",)),
+    ] = "none"
+    warmup_epochs: Annotated[NonNegativeInt, Knob("Epochs of linear warm-up to that rate.")] = 0
 
     @model_validator(mode="after")
     def _warm_up_leads_somewhere(self) -> Self:
@@ -92,55 +101,92 @@ class LearningRateRule(Noun):
 
 
 class Resources(Noun):
-    """Cores and threads of one process.
+    """Cores for each replica, and threads of one process; None: not pinned, TensorFlow's choice.
 
-    Attributes:
-        cores_per_replica: processors given to each replica; a process is pinned to those of all its
-            replicas. None: not pinned.
-        intra_op_threads, inter_op_threads: sizes of TensorFlow's pools in this process. None:
-            TensorFlow's choice.
+    A process is pinned to the cores of all its replicas. In `Shared` threads are of one replica.
     """
 
-    cores_per_replica: PositiveInt | None = None
-    intra_op_threads: PositiveInt | None = None
-    inter_op_threads: PositiveInt | None = None
+    cores_per_replica: Annotated[
+        PositiveInt | None, Knob("Pin each process to this many cores per replica.")
+    ] = None
+    intra_op_threads: Annotated[
+        PositiveInt | None,
+        Knob("Threads of TensorFlow within one operation.", per_arm=True),
+    ] = None
+    inter_op_threads: Annotated[
+        PositiveInt | None,
+        Knob("Threads of TensorFlow over operations.", per_arm=True),
+        Search((1, 4)),
+    ] = None
 
 
 class TrainingSpec(Noun):
     """What is trained and how, without the batch, the backend and the place.
 
-    Attributes:
-        workload: what is trained. Commands have their own default (`workloads/registry.py`); this
-            one is of specs of which nothing is trained, or each case brings its workload.
-        gradient_accumulation_steps: passes in which each replica runs its part of a global batch;
-            their gradients make one update. The global batch is still the examples in one update.
-        steps_per_execution: updates in one call of the compiled training function (Keras' argument
-            of that name). Times are then known only at the end of each call.
-        jit_compile: compile the training step by XLA (Keras' argument of that name).
-        trained_by: who makes the steps. `fit`: Keras' `Model.fit`. `loop`: a written-out loop with
-            a gradient tape (trainers/loop.py). Both compute the same.
-        keras: legacy Keras (2) or Keras 3.
-        policy: Keras' dtype policy, for a model whose author sets none. None: layers compute in
-            `precision`.
-        as_shipped: Keras 3 as it comes: its optimizer combines gradients, and nothing in it is
-            changed. To see what is wrong then (docs/upstream.md).
+    A field with a `Knob` is the only declaration of a knob: flags (launch/flags.py), the settings
+    of an arm, what arms must share and what `--tuned` tries are made from it.
+
+    `workload`: commands have their own default (`workloads/registry.py`); this one is of specs of
+    which nothing is trained, or each case brings its workload. With `gradient_accumulation_steps`
+    the global batch is still the examples in one update. With `steps_per_execution` times are known
+    only at the end of each call. `fit` and `loop` (trainers/loop.py) compute the same. `policy` is
+    for a model whose author sets none; without one, layers compute in `precision`. `as_shipped`:
+    Keras 3's own optimizer combines gradients, to see what is wrong then (docs/upstream.md).
     """
 
-    workload: str = "digits"
-    workload_options: dict[str, Option] = Field(default_factory=dict)
-    data_dir: str | None = None
-    epochs: PositiveInt
-    gradient_accumulation_steps: PositiveInt = 1
+    workload: Annotated[
+        str,
+        Knob(
+            "A name, path/to/file.py:function or package.module:function. Default: digits-large.",
+            open=True,
+        ),
+    ] = "digits"
+    workload_options: Annotated[
+        dict[str, Option],
+        Knob(
+            "Option of the workload, name=value, repeatable.",
+            ("--workload-option", "-w"),
+            open=True,
+        ),
+    ] = Field(default_factory=dict)
+    data_dir: Annotated[str | None, Knob("Folder of the data sets.")] = None
+    epochs: Annotated[PositiveInt, Knob("Default: the workload's.", open=True)]
+    gradient_accumulation_steps: Annotated[
+        PositiveInt, Knob("Passes in which a replica runs its part of one update.")
+    ] = 1
     learning_rate_rule: LearningRateRule = LearningRateRule()
-    precision: Precision = "float32"
+    precision: Annotated[Precision, Knob("Number type.")] = "float32"
     pipeline: PipelineOptions = PipelineOptions()
-    seed: int = Field(default=1, ge=0, le=MAX_SEED)
-    steps_per_execution: PositiveInt = 1
-    jit_compile: bool = False
-    trained_by: TrainedBy = "fit"
-    keras: KerasVersion = 2
-    as_shipped: bool = False
-    policy: Policy | None = None
+    resources: Resources = Resources()
+    seed: Annotated[int, Field(ge=0, le=MAX_SEED), Knob("Of the weights and the shuffle.")] = 1
+    steps_per_execution: Annotated[
+        PositiveInt,
+        Knob("Updates in one call of the training function.", per_arm=True),
+        Search((5, 20)),
+    ] = 1
+    jit_compile: Annotated[
+        bool, Knob("Compile the training step by XLA.", per_arm=True), Search((True,))
+    ] = False
+    trained_by: Annotated[
+        TrainedBy,
+        Knob(
+            "fit: Keras' Model.fit. loop: a written-out loop with a gradient tape. Default: fit; "
+            "of Keras 3 loop.",
+            open=True,
+        ),
+    ] = "fit"
+    keras: Annotated[
+        KerasVersion,
+        Knob(
+            "2: legacy Keras. 3: Keras 3. Default: what the file imports, or 2.",
+            open=True,
+            per_arm=True,
+        ),
+    ] = 2
+    as_shipped: Annotated[bool, Knob(per_arm=True)] = False
+    policy: Annotated[
+        Policy | None, Knob("Keras' dtype policy. Default: as the author says.", per_arm=True)
+    ] = None
 
     @property
     def arithmetic(self) -> tuple[KerasVersion, Policy | None]:
@@ -152,19 +198,11 @@ class RunSpec(TrainingSpec, Document):
     """One training run: the only thing that travels from a launcher to train.py.
 
     Attributes:
-        resume_from: a checkpoint to go on from. `auto`: the newest whole one in the run's own
-            folder; while there is none, it begins at the start.
-        ledger: `full`: also record which example was fed where and when.
-        checkpoint_steps: also write the checkpoint within an epoch, after every so many updates.
         ablation: what the run leaves out (the usual word of machine learning), to see what that
             costs. Breakdowns (`ringside.stats.breakdown`) use such runs; they are never ranked.
             `unused`: the backend is started, and the training does not use it (one replica).
             `no_reduction`: gradients are not combined over replicas. `no_input`: one batch,
             prepared before the first step, is fed again and again.
-
-    Schema history: 1 first version. 2 steps_per_execution, jit_compile and ablation; a run of 1 has
-    none of them. 3 trained_by; a run of 1 or 2 was trained by fit. 4 keras, as_shipped and
-    policy; earlier runs were of legacy Keras, as their authors wrote them.
     """
 
     SCHEMA_VERSION: ClassVar[int] = 4
@@ -172,18 +210,31 @@ class RunSpec(TrainingSpec, Document):
     backend: str
     options: SerializeAsAny[BackendOptions]
     topology: Topology
-    global_batch: PositiveInt
-    resources: Resources = Resources()
-    save: Literal["record", "all"] = "all"
-    resume_from: str | None = None
-    ledger: Literal["digest", "full"] = "digest"
-    checkpoint_steps: PositiveInt | None = None
+    global_batch: Annotated[
+        PositiveInt, Knob("Examples in one update. Default: the workload's.", open=True)
+    ]
+    save: Annotated[
+        Literal["record", "all"],
+        Knob("all: checkpoint, TensorBoard log and model.keras too.", one_run=True),
+    ] = "all"
+    resume_from: Annotated[
+        str | None,
+        Knob(
+            "checkpoint.npz of an earlier run. auto: the newest whole one in the folder of this "
+            "run; if there is none, begin.",
+            ("--resume-from", "--resume"),
+            one_run=True,
+        ),
+    ] = None
+    ledger: Annotated[
+        Literal["digest", "full"],
+        Knob("full: record which example was fed where and when.", one_run=True),
+    ] = "digest"
+    checkpoint_steps: Annotated[
+        PositiveInt | None,
+        Knob("Also write a checkpoint after every so many updates.", one_run=True),
+    ] = None
     ablation: Ablation = "none"
-
-    @classmethod
-    def _migrated(cls, body: dict[str, Any], version: int) -> tuple[dict[str, Any], int]:
-        """What versions 2, 3 and 4 added has defaults."""
-        return body, 4 if version in (1, 2, 3) else version
 
     @model_validator(mode="before")
     @classmethod
@@ -191,7 +242,15 @@ class RunSpec(TrainingSpec, Document):
         return with_typed_options(data)
 
     @model_validator(mode="after")
-    def _topology_fits_the_backend(self) -> Self:
+    def _fits_together(self) -> Self:
+        self._check_backend()
+        self._check_keras()
+        self._check_ablation()
+        self._check_steps()
+        self._check_accumulation()
+        return self
+
+    def _check_backend(self) -> None:
         capabilities, topology = self.capabilities, self.topology
         if capabilities.always_one_replica and topology.num_replicas != 1:
             raise RefusalError(
@@ -217,43 +276,32 @@ class RunSpec(TrainingSpec, Document):
                 received=f"{type(self.options).__name__} for {self.backend}",
             )
         self.batch_plan  # noqa: B018  # refuses a batch that does not divide
-        return self
-
-    @model_validator(mode="after")
-    def _checkpoints_fall_where_all_readers_stand(self) -> Self:
-        every, readers = self.checkpoint_steps, self.topology.num_processes
-        if every is None:
-            return self
-        if self.save != "all":
+        if not (capabilities.one_model or self.ablation == "no_reduction"):
             raise RefusalError(
-                "Checkpoints within an epoch need checkpoints at all.",
-                received=f"checkpoint_steps={every} with save={self.save!r}",
-                advice="Use --save all, or leave out --checkpoint-steps.",
+                "All replicas of a run must train one model.",
+                received=f"backend {self.backend}, which trains one for each replica",
+                advice="Use another backend. ringside compare --why runs this one beside the "
+                "others.",
             )
-        if not self.capabilities.synchronous and every % readers:
-            # Workers take updates in turn: only then has each had the same number.
+
+    def _check_keras(self) -> None:
+        if self.keras == 3 and self.trained_by == "fit" and not self.capabilities.keras3_fit:
             raise RefusalError(
-                "checkpoint_steps of an asynchronous run must be a multiple of its workers.",
-                received=f"checkpoint_steps={every}, {readers} workers",
-                advice=f"Try {-(-every // readers) * readers}.",
+                f"`Model.fit` of Keras 3 does not train under {self.backend}.",
+                received=f"keras=3 with trained_by='fit' and backend {self.backend}",
+                advice="Leave out --trained-by: the loop trains it.",
             )
-        return self
+        legacy = "legacy Keras, which is right as it comes" if self.keras == 2 else ""
+        horovod = self.capabilities.family == "horovod"
+        if self.as_shipped and (legacy or horovod):
+            raise RefusalError(
+                "as_shipped is Keras 3 as it comes, under tf.distribute.",
+                received=legacy or "Horovod, whose optimizer does not work on Keras 3",
+            )
 
-    @model_validator(mode="after")
-    def _one_model_is_trained(self) -> Self:
-        if self.capabilities.one_model or self.ablation == "no_reduction":
-            return self
-        raise RefusalError(
-            "All replicas of a run must train one model.",
-            received=f"backend {self.backend}, which trains one for each replica",
-            advice="Use another backend. ringside compare --why runs this one beside the others.",
-        )
-
-    @model_validator(mode="after")
-    def _an_ablation_is_only_timed(self) -> Self:
-        if self.ablation == "none":
-            return self
-        if self.save != "record" or self.resume_from is not None or self.ledger == "full":
+    def _check_ablation(self) -> None:
+        leaves_something = self.save != "record" or self.resume_from or self.ledger == "full"
+        if self.ablation != "none" and leaves_something:
             raise RefusalError(
                 "A run with an ablation is timed and leaves nothing else behind.",
                 received=f"ablation={self.ablation!r} with save={self.save!r}, "
@@ -265,13 +313,7 @@ class RunSpec(TrainingSpec, Document):
                 "ablation='unused' is for one replica only.",
                 received=f"ablation='unused' with {self.topology.num_replicas} replicas",
             )
-        if self.ablation == "no_reduction":
-            self._something_is_reduced()
-        return self
-
-    def _something_is_reduced(self) -> None:
-        """Refuse to leave out a reduction that does not exist or that Ringside cannot control."""
-        received = ""
+        received = ""  # why there is no reduction that could be left out
         if self.topology.num_replicas == 1:
             received = "one replica, which has nobody to share gradients with"
         elif not self.capabilities.synchronous:
@@ -285,92 +327,78 @@ class RunSpec(TrainingSpec, Document):
                 f"backward_passes_per_step={self.options.passes_per_reduction}: Horovod's own "
                 "accumulation reduces by itself"
             )
-        if received:
+        if self.ablation == "no_reduction" and received:
             raise RefusalError(
                 "ablation='no_reduction' needs a run whose replicas reduce gradients in each step.",
                 received=received,
             )
 
-    @model_validator(mode="after")
-    def _keras_has_such_a_fit(self) -> Self:
-        if self.keras == 2 or self.trained_by == "loop" or self.capabilities.keras3_fit:
-            return self
-        raise RefusalError(
-            f"`Model.fit` of Keras 3 does not train under {self.backend}.",
-            received=f"keras=3 with trained_by='fit' and backend {self.backend}",
-            advice="Leave out --trained-by: the loop trains it.",
-        )
-
-    @model_validator(mode="after")
-    def _something_is_shipped(self) -> Self:
-        if not self.as_shipped:
-            return self
-        received = ""
-        if self.keras == 2:
-            received = "legacy Keras, which is right as it comes"
-        elif self.capabilities.family == "horovod":
-            received = "Horovod, whose optimizer does not work on Keras 3"
-        if received:
+    def _check_steps(self) -> None:
+        """Checkpoints and executions of several steps end where all readers stand."""
+        every, at_once = self.checkpoint_steps, self.steps_per_execution
+        in_turn = 1 if self.capabilities.synchronous else self.topology.num_processes
+        if every is not None and self.save != "all":
             raise RefusalError(
-                "as_shipped is Keras 3 as it comes, under tf.distribute.", received=received
+                "Checkpoints within an epoch need checkpoints at all.",
+                received=f"checkpoint_steps={every} with save={self.save!r}",
+                advice="Use --save all, or leave out --checkpoint-steps.",
             )
-        return self
-
-    @model_validator(mode="after")
-    def _several_steps_at_once_hide_single_ones(self) -> Self:
-        if self.steps_per_execution == 1:
-            return self
-        workers = self.topology.num_processes
-        if workers > 1 and not self.capabilities.synchronous:
+        if every is not None and every % in_turn:
+            # Workers take updates in turn: only then has each had the same number.
+            raise RefusalError(
+                "checkpoint_steps of an asynchronous run must be a multiple of its workers.",
+                received=f"checkpoint_steps={every}, {in_turn} workers",
+                advice=f"Try {-(-every // in_turn) * in_turn}.",
+            )
+        if at_once > 1 and in_turn > 1:
             # Workers take the steps of an epoch in turn. A worker's share would end in the middle
             # of an execution: examples would be missed or repeated.
             raise RefusalError(
                 "Several workers that train asynchronously make one update in each execution.",
-                received=f"steps_per_execution={self.steps_per_execution}, {workers} workers",
+                received=f"steps_per_execution={at_once}, {in_turn} workers",
                 advice="Use steps_per_execution=1, or one worker.",
             )
-        if self.checkpoint_steps is not None and self.checkpoint_steps % self.steps_per_execution:
+        if every is not None and every % at_once:
             raise RefusalError(
                 "checkpoint_steps must be a multiple of steps_per_execution.",
-                received=f"checkpoint_steps={self.checkpoint_steps}, "
-                f"steps_per_execution={self.steps_per_execution}",
+                received=f"checkpoint_steps={every}, steps_per_execution={at_once}",
             )
-        return self
 
-    @model_validator(mode="after")
-    def _gradients_are_in_one_place(self) -> Self:
+    def _check_accumulation(self) -> None:
+        """Gradients are in one place, which checkpoints know: Horovod's own is not."""
         passes = self.options.passes_per_reduction
         if passes == 1:
-            return self
-        received = f"backward_passes_per_step={passes} with "
-        if self.trained_by == "loop":
-            raise RefusalError(
+            return
+        for wrong, rule, other, advice in (
+            (
+                self.trained_by == "loop",
                 "Horovod's own accumulation needs Keras' own training step.",
-                received=f"{received}trained_by='loop'",
-                advice="Leave out -o backward_passes_per_step, or --trained-by.",
-            )
-        if self.gradient_accumulation_steps > 1:
-            raise RefusalError(
+                "trained_by='loop'",
+                "Leave out -o backward_passes_per_step, or --trained-by.",
+            ),
+            (
+                self.gradient_accumulation_steps > 1,
                 "Gradients are accumulated either by Horovod or by Ringside.",
-                received=f"{received}gradient_accumulation_steps="
-                f"{self.gradient_accumulation_steps}",
-                advice="Leave out -o backward_passes_per_step: only the other one keeps the "
-                "global batch.",
-            )
-        if self.checkpoint_steps is not None:
-            raise RefusalError(
+                f"gradient_accumulation_steps={self.gradient_accumulation_steps}",
+                "Leave out -o backward_passes_per_step: only the other one keeps the global batch.",
+            ),
+            (
+                self.checkpoint_steps is not None,
                 "A checkpoint within an epoch cannot hold what Horovod accumulates in each rank.",
-                received=f"{received}checkpoint_steps={self.checkpoint_steps}",
-                advice="Use --gradient-accumulation-steps instead.",
-            )
-        if self.resume_from is not None:
-            raise RefusalError(
+                f"checkpoint_steps={self.checkpoint_steps}",
+                "Use --gradient-accumulation-steps instead.",
+            ),
+            (
+                self.resume_from is not None,
                 "A run cannot resume with gradients that Horovod accumulated in each rank: no "
                 "checkpoint holds them.",
-                received=f"{received}resume_from={self.resume_from!r}",
-                advice="Leave out --resume-from, or use --gradient-accumulation-steps.",
-            )
-        return self
+                f"resume_from={self.resume_from!r}",
+                "Leave out --resume-from, or use --gradient-accumulation-steps.",
+            ),
+        ):
+            if wrong:
+                received = f"backward_passes_per_step={passes} with {other}"
+                raise RefusalError(rule, received=received, advice=advice)
 
     @property
     def capabilities(self) -> Capabilities:

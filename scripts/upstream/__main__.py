@@ -1,4 +1,4 @@
-"""Show one trap of Horovod, TensorFlow or Keras as shipped; docs/upstream.md tells of each.
+"""Show one trap of Horovod, TensorFlow or Keras as shipped; docs/upstream.md lists them.
 
     python scripts/upstream            the names
     python scripts/upstream NAME       shows it, in seconds on a quiet machine
@@ -11,34 +11,33 @@ import signal
 import sys
 from pathlib import Path
 
-# The root, in the place of this folder.
-sys.path[0] = str(Path(__file__).resolve().parents[2])
+sys.path[0] = str(Path(__file__).resolve().parents[2])  # the root instead of this folder
 
-from scripts.upstream import horovod, keras2, keras3, start, strategies  # noqa: E402
-
-MODULES = (keras3, keras2, strategies, horovod)  # they put their traps on the list
+from scripts.upstream import start, traps  # noqa: E402
 
 
 def main(arguments: list[str]) -> int:
     """The exit code."""
     if arguments[:1] == ["--call"]:
-        start.call(*arguments[1:])
+        start.call(getattr(traps, arguments[1]), arguments[2])
     if not arguments:
-        for name, show in start.TRAPS.items():
-            print(f"{name:42}{(show.__doc__ or '').partition(chr(10))[0]}")
+        for name, trap in traps.TRAPS.items():
+            print(f"{name:42}{(trap.function.__doc__ or '').splitlines()[0]}")
         return 0
-    if len(arguments) != 1 or arguments[0] not in start.TRAPS:
+    if len(arguments) != 1 or arguments[0] not in traps.TRAPS:
         print(
             f"scripts/upstream shows one trap by its name. Received: {' '.join(arguments)}. "
             "Without a name it lists all.",
             file=sys.stderr,
         )
         return 2
-    try:
-        seen, what = start.TRAPS[arguments[0]]()
-    except start.UnansweredError as error:
-        seen, what = False, f"a process failed otherwise: {error}"
-    print(f"{'seen' if seen else 'not seen'}: {what}")
+    trap = traps.TRAPS[arguments[0]]
+    seen = True
+    for way, keras in trap.cases:
+        answers = start.run(trap.function, way, keras)
+        print(f"{way}, Keras {keras}: {'; '.join(map(str, answers))}")
+        seen = seen and not any(a.error or a.value == trap.right for a in answers)
+    print(f"{'seen' if seen else 'not seen'}: right is {trap.right}")
     return 0 if seen else 1
 
 

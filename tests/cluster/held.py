@@ -1,12 +1,13 @@
-"""The program of benchmarks/soak.py, which trains slowly as long as a file is there."""
+"""Programs that a fault is made in: a small model that draws, and one that a file slows down."""
 
 import dataclasses
 import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.soak import workload as program
-from ringside import tf
+import numpy as np
+
+from ringside import Workload, tf
 
 
 class Held(tf.keras.callbacks.Callback):
@@ -22,7 +23,30 @@ class Held(tf.keras.callbacks.Callback):
             time.sleep(0.1)
 
 
-def workload(file: str) -> Any:
-    """Without dropout: its draws are those of a number of replicas."""
-    without = program(slow=False, dropout=0.0)
-    return dataclasses.replace(without, callbacks=lambda: [Held(file)])
+def program(dropout: float = 0.5) -> Workload:
+    """A model with dropout on 60 examples."""
+
+    def model() -> Any:
+        layers = tf.keras.layers
+        return tf.keras.Sequential(
+            [layers.Input((4,)), layers.Dense(8, "tanh"), layers.Dropout(dropout), layers.Dense(1)]
+        )
+
+    numbers = np.random.default_rng(0)
+    x = numbers.normal(size=(60, 4))
+    y = x @ numbers.normal(size=(4, 1))
+    return Workload(
+        name="held",
+        model=model,
+        train=(x, y),
+        validation=(x[:12], y[:12]),
+        loss=tf.keras.losses.MeanSquaredError(),
+        optimizer=lambda: tf.keras.optimizers.SGD(0.05, momentum=0.9),
+        metrics=list,
+        reference_batch=6,
+    )
+
+
+def workload(file: str) -> Workload:
+    """Slow as long as the file is there; without dropout, whose draws follow the replicas."""
+    return dataclasses.replace(program(dropout=0.0), callbacks=lambda: [Held(file)])

@@ -19,10 +19,9 @@ RUN = (
     *("--workload", f"{ROOT}/tests/cluster/held.py:workload"),
     *("--ledger", "full", "--checkpoint-steps", "4", "--global-batch", "6", "--epochs", "60"),
 )
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(6 * PART_LIMIT_S)]
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(6 * PART_LIMIT_S)
 def test_a_run_shrinks_and_grows(lab: Lab, hostfile: Path, tmp_path: Path) -> None:
     """At its end every example and every weight is as in a serial run that nobody disturbed."""
     whole, run_dir = tmp_path / "whole", tmp_path / "run"

@@ -13,6 +13,7 @@ from ringside.lab.login import one_at_a_time
 from ringside.lab.names import folder_of
 from tests.cluster.test_lab import Remote, ringside
 
+pytestmark = pytest.mark.nightly
 TCP = Path("/proc/sys/net/ipv4")
 # In a mount namespace, so that nobody else's /proc/sys is; `down`, which ends all, in it too.
 READ_ONLY = """\

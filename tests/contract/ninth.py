@@ -1,18 +1,22 @@
 """A ninth backend: one class, one type of options and one row."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from backends.devices import replica_devices
 from backends.tf_distribute.strategy import StrategyBackend
 from ringside_core.keras import tf
-from ringside_core.specs.backends import BackendRow, Capabilities, Knob
+from ringside_core.specs.backends import BackendRow, Capabilities
+from ringside_core.specs.knob import Search
 from ringside_core.specs.options import BackendOptions
 
 
 class NinthOptions(BackendOptions):
     """How the replicas' gradients are added up."""
 
-    reduce_by: Literal["ReductionToOneDevice", "HierarchicalCopyAllReduce"] = "ReductionToOneDevice"
+    reduce_by: Annotated[
+        Literal["ReductionToOneDevice", "HierarchicalCopyAllReduce"],
+        Search(("HierarchicalCopyAllReduce",), ("replicas",)),
+    ] = "ReductionToOneDevice"
 
 
 class Ninth(StrategyBackend):
@@ -32,6 +36,5 @@ ROW = BackendRow(
     "tests.contract.ninth:Ninth",
     Capabilities(family="tf.distribute", process_model="single"),
     NinthOptions,
-    knobs=(Knob("reduce_by", ("HierarchicalCopyAllReduce",), ("replicas",)),),
     default_arms=("", "reduce_by=HierarchicalCopyAllReduce"),
 )

@@ -16,14 +16,14 @@ from ringside.drill.outside import processes_of
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT_S = 280
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.nightly,
     pytest.mark.timeout(LIMIT_S + 20),
     pytest.mark.usefixtures("signals_heard", "quick_horovodrun"),
 ]
 
 
 MODEL = (
-    *("--workload", f"{ROOT}/benchmarks/soak.py:workload", "-w", "slow=false"),
+    *("--workload", f"{ROOT}/tests/cluster/held.py:program"),
     *("--global-batch", "6", "--epochs", "3"),
 )
 TWO_FITS = """

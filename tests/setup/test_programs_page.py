@@ -23,8 +23,8 @@ def test_every_example_has_a_row(command: ModuleType) -> None:
     rows = re.findall(r"^\| \[\w+\]\(\.\./examples/(\w+\.py)\) \| (.*?) \| (.*?) \|", page, re.M)
 
     programs = command.programs()
-    expected = [(one.path.name, one.told, one.changed) for one in programs]
+    expected = [(p.path.name, p.description, p.interface) for p in programs]
     assert rows == expected
-    firsts = [one.path.name for one in programs if one.fit == 1]
+    firsts = [p.path.name for p in programs if p.fit == 1]
     assert firsts == sorted(p.name for p in (ROOT / "examples").glob("*.py"))
-    assert [one.fit for one in programs if one.path.stem == "fine_tune"] == [1, 2, 3]
+    assert [p.fit for p in programs if p.path.stem == "fine_tune"] == [1, 2, 3]

@@ -1,4 +1,4 @@
-"""docs/upstream.md and scripts/upstream tell of the same traps."""
+"""docs/upstream.md and scripts/upstream have the same traps."""
 
 import ast
 import re
@@ -10,7 +10,6 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "scripts" / "upstream"
-PAGE = (ROOT / "docs" / "upstream.md").read_text(encoding="utf-8")
 LIMIT_S = 240
 
 
@@ -21,31 +20,12 @@ def shown(*arguments: str) -> "subprocess.CompletedProcess[str]":
 
 
 def test_the_page_and_the_command_have_the_same_names() -> None:
-    """A trap of one is in the other."""
-    listed = {line.split()[0] for line in shown().stdout.splitlines()}
-    told = set(re.findall(r"python scripts/upstream ([a-z0-9-]+)", PAGE))
+    """A name in the last column of the page's tables is one that the command lists."""
+    page = (ROOT / "docs" / "upstream.md").read_text(encoding="utf-8")
+    listed = [line.split()[0] for line in shown().stdout.splitlines()]
 
     assert listed
-    assert told == listed
-
-
-def test_tests_that_the_page_names_are_there() -> None:
-    """By file and name, as pytest takes them."""
-    named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", PAGE)
-
-    assert named
-    for path, name in named:
-        body = ast.parse((ROOT / path).read_text(encoding="utf-8")).body
-        assert name in {one.name for one in body if isinstance(one, ast.FunctionDef)}, (path, name)
-
-
-def test_the_index_leads_to_every_section() -> None:
-    """Somebody looks for an error there first."""
-    index = PAGE.partition("\n## ")[0]
-    sections = re.findall(r"^### (.*)$", PAGE, re.MULTILINE)
-
-    assert sections
-    assert re.findall(r"^- \[(.*)\]\(#[^)]*\)$", index, re.MULTILINE) == sections
+    assert sorted(re.findall(r"\| `([a-z0-9-]+)` \|$", page, re.MULTILINE)) == sorted(listed)
 
 
 def test_nothing_of_ringside_is_imported() -> None:
@@ -67,14 +47,11 @@ def test_an_unknown_name_is_refused() -> None:
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(LIMIT_S + 60)
-@pytest.mark.parametrize(
-    "name",
-    ["horovod-hostfile-comment", "keras2-momentum-is-float32", "keras3-central-storage-metrics"],
-)
+@pytest.mark.parametrize("name", ["horovod-hostfile-comment", "keras3-assign-add-reads-and-writes"])
 def test_a_trap_is_seen(name: str) -> None:
-    """The cheapest of those without a strategy, of a strategy and of a launcher."""
+    """The cheapest of a launcher and of a strategy."""
     done = shown(name)
 
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,14 +1,29 @@
 import dataclasses
 import math
+import threading
+import time
+from functools import partial
+from pathlib import Path
 
 import pytest
 from scipy import stats
 
+from benchmarks.by_hand import wait_for_turn
 from benchmarks.starting import start
-from benchmarks.tax import Sample, Tax, epochs_for, holds, ratio
-from benchmarks.tax_sides import BLOCKS, Timing, unlike
+from benchmarks.tax import (
+    Blocks,
+    Pair,
+    Tax,
+    Timing,
+    TurnsByHand,
+    holds,
+    plan_by_hand,
+    ratio,
+    specs_of,
+)
+from launch.flags import spec_from_flags
 from ringside.stats.figure import Figure, Interval
-from ringside_core.specs import RefusalError
+from ringside_core.specs import RefusalError, Resources, Surroundings
 
 
 def test_a_refusal_of_a_benchmark_is_a_line(
@@ -32,32 +47,39 @@ def test_a_refusal_of_a_benchmark_is_a_line(
     assert capsys.readouterr().err == "one.py: Rounds must be few. Received: 6.\n"
 
 
-def timing(*block_s: float, steps: int = 10, slow: float = 9.0) -> Timing:
-    """Two epochs of warm-up, then blocks of four epochs, slow at both ends."""
-    epochs = (one for block in block_s for one in (slow, 0.5 * block, 1.5 * block, slow))
+BLOCKS = Blocks(number=4, timed=2)
+
+
+def timing(*block_s: float, slow: float = 9.0) -> Timing:
+    """Two epochs of warm-up, then blocks of four epochs of so many seconds, slow at both ends."""
+    epochs = (s for block in block_s for s in (slow, 0.5 * block, 1.5 * block, slow))
     epoch_s = (9.0, 5.0, *epochs)
     return Timing(
         epoch_s=epoch_s,
-        steps_per_epoch=steps,
+        steps_per_epoch=10,
         losses=(1.5,) + (0.3,) * (len(epoch_s) - 1),
         cores=(0,),
     )
 
 
-def times(*block_s: float) -> tuple[float, ...]:
-    """BLOCKS blocks, the last one again and again."""
-    return block_s + (block_s[-1],) * (BLOCKS - len(block_s))
+def pair(ringside: Timing, by_hand: Timing, arm: str = "x") -> Pair:
+    """A launch in which each side trains 480 examples in an epoch."""
+    return Pair(arm, 0, 480, BLOCKS, ringside, by_hand)
 
 
-def test_a_step_of_a_block_is_the_mean_without_the_epochs_at_its_ends() -> None:
-    """0.2 s an epoch of 10 steps are 20 ms; the epochs at a pause and the warm-up are not in."""
-    assert timing(*times(0.4, 0.2)).blocks_ms == pytest.approx([40.0] + [20.0] * (BLOCKS - 1))
+def test_a_block_is_the_mean_without_the_epochs_at_its_ends() -> None:
+    """The epochs beside a pause and the warm-up do not count; 480 examples in 0.2 s are 2400/s."""
+    here = timing(0.4, 0.2, 0.2, 0.2)
+
+    assert len(here.epoch_s) == BLOCKS.epochs
+    assert here.block_s(BLOCKS) == pytest.approx([0.4, 0.2, 0.2, 0.2])
+    assert pair(here, timing(0.1, 0.1, 0.1, 9.0)).rates == pytest.approx((2400, 4800))
 
 
 def test_the_ratio_of_a_launch_is_robust_and_that_of_all_has_an_interval() -> None:
     """One block of each launch is disturbed on one side; then SciPy's geometric mean and t."""
     ratios = [1.04, 1.01, 1.03, 0.99]
-    pairs = [(timing(*times(7.0, 0.2 * one)), timing(*times(0.2))) for one in ratios]
+    pairs = [pair(timing(7, 0.2, 0.2, 0.2), timing(*[0.2 * r] * 4)) for r in ratios]
     logs = [math.log(value) for value in ratios]
 
     found = ratio(pairs)
@@ -70,44 +92,32 @@ def test_the_ratio_of_a_launch_is_robust_and_that_of_all_has_an_interval() -> No
     )
 
 
-def test_a_round_counts_only_with_both_sides() -> None:
-    """If the run by hand failed, its partner does not count; pairs are of one round."""
-    tax = Tax("", "digits", 1, {})
-    a, b, c = timing(*times(0.1)), timing(*times(0.2)), timing(*times(0.3))
-    tax.samples = [
-        Sample("x", "by hand", 1, c),
-        Sample("x", "ringside", 0, a),
-        Sample("y", "by hand", 0, a),
-        Sample("x", "ringside", 1, b),
-    ]
+def test_an_arm_has_its_own_launches() -> None:
+    """Those of another arm are no part of its ratio."""
+    here, there = timing(*[0.2] * 4), timing(*[0.1] * 4)
+    tax = Tax(1, {}, [pair(here, there), pair(there, here, "y"), pair(here, there)])
 
-    assert tax.pairs("x") == [(b, c)]
+    assert ratio(tax.of_arm("x")).value == pytest.approx(0.5)
+    assert ratio(tax.of_arm("x")).n == 2
 
 
 @pytest.mark.parametrize(
     ("low", "high", "word"),
     [
         (0.98, 1.02, "yes"),
-        (0.98, 1.021, "cannot tell"),
-        (1.019, 1.1, "cannot tell"),
-        (1.021, 1.1, "no"),
+        (0.979, 1.02, "cannot tell"),
+        (0.9, 0.981, "cannot tell"),
+        (0.9, 0.979, "no"),
     ],
 )
 def test_the_limit_is_held_by_the_whole_interval(low: float, high: float, word: str) -> None:
-    """Only an interval that lies on one side of 1.02 answers the question."""
+    """Only an interval that lies on one side of 0.98 answers the question."""
     assert holds(Figure(1.0, interval=Interval(low, high), n=5)) == word
 
 
 def test_without_an_interval_nothing_is_said_of_the_limit() -> None:
     """Two rounds give a value without an interval."""
     assert holds(Figure(0.9, n=2)) == "cannot tell"
-
-
-def test_epochs_are_enough_for_the_seconds_asked_for() -> None:
-    """12 blocks of 5 s in all are 0.42 s each: two epochs of 0.3 s, and two that do not count."""
-    sizing = dataclasses.replace(timing(*times(0.3)), epoch_s=(2.0, 1.0, 0.3, 0.3))
-
-    assert epochs_for(5.0, sizing) == 2 + 12 * (2 + 2)
 
 
 @pytest.mark.parametrize(
@@ -117,16 +127,69 @@ def test_epochs_are_enough_for_the_seconds_asked_for() -> None:
         ({"steps_per_epoch": 11}, "steps_per_epoch"),
         ({"cores": (0, 1)}, "cores"),
         ({"epoch_s": (1.0, 1.0, 1.0)}, "epochs"),
-        ({"losses": (1.5, 0.5, 0.5, 0.5)}, "loss"),
-        ({"losses": (1.5, 0.15, 0.3, 0.3)}, "loss"),
-        ({"losses": (1.7, 0.35, 0.1, 0.1)}, ""),
+        ({"losses": (2.3, 0.3, 0.3, 0.3)}, "loss"),
+        ({"losses": (0.9, 0.3, 0.3, 0.3)}, "loss"),
+        ({"losses": (1.7, 0.5, 0.1, 0.1)}, ""),
     ],
 )
-def test_a_pair_that_did_not_do_the_same_is_told(change: dict, why: str) -> None:
-    """Steps, processors, epochs and the loss after two epochs are compared."""
-    here = timing(*times(0.2))
+def test_a_pair_that_did_not_do_the_same_is_reported(change: dict, why: str) -> None:
+    """Steps, processors, epochs and the loss of the first epoch are compared."""
+    here = timing(*[0.2] * 4)
 
-    found = unlike(here, dataclasses.replace(here, **change))
+    found = pair(here, dataclasses.replace(here, **change)).difference
 
     assert why in found
     assert bool(found) == bool(why)
+
+
+@pytest.mark.parametrize(
+    ("keywords", "received"),
+    [
+        ({"name": "cifar"}, "cifar"),
+        ({"backends": "horovod:compression=fp16"}, "horovod:compression=fp16 ×2"),
+        ({"backends": "multi_worker_mirrored", "keras": 3}, "multi_worker_mirrored ×2"),
+    ],
+)
+def test_what_no_script_does_is_refused(keywords: dict, received: str) -> None:
+    """Another program, options of a backend, and a strategy whose Keras 3 is wrong."""
+    asked = {"name": "digits", "backends": "serial", "replicas": "2", "keras": 2, **keywords}
+
+    with pytest.raises(RefusalError) as refused:
+        specs_of(blocks=BLOCKS, **asked)
+
+    assert refused.value.received == received
+
+
+def test_the_synthetic_benchmark_runs_as_it_is_shipped(tmp_path: Path) -> None:
+    """MobileNetV2 is not pinned on either side and has 16 rows a replica; digits is pinned."""
+    shipped = specs_of("mobilenet", "", "2", 2, BLOCKS)
+    pinned = specs_of("digits", "horovod", "2", 2, BLOCKS)["digits, horovod ×2"]
+    script = plan_by_hand(pinned, "digits", tmp_path)
+
+    assert set(shipped) == {"mobilenet, horovod ×2", "mobilenet, multi_worker_mirrored ×2"}
+    for spec in shipped.values():
+        assert (spec.global_batch, spec.topology.num_processes) == (32, 2)
+        assert spec.resources == Resources()
+    assert pinned.resources.cores_per_replica is not None
+    assert "--cores-per-replica" in script.render()
+    assert "--cores-per-replica 0" not in script.render()
+
+
+@pytest.mark.timeout(20)
+def test_a_script_that_waits_for_its_turn_is_heard(tmp_path: Path) -> None:
+    """Its line is the one that the launcher reads; it goes on when its turn comes."""
+    spec = spec_from_flags(Surroundings(), backend="serial", global_batch=48, epochs=9)
+    turns = TurnsByHand(plan_by_hand(spec, "digits", tmp_path))
+    turns.allow(30)
+    wait = partial(wait_for_turn, tmp_path, 30, 270, speaks=True)
+    waiting = threading.Thread(target=wait, daemon=True)
+
+    waiting.start()
+    while not turns.waits(30) and waiting.is_alive():
+        time.sleep(0.01)
+    (heard,) = turns.progress()
+    turns.allow(math.inf)
+    waiting.join(5)
+
+    assert (heard.step, heard.total_steps, heard.phase) == (30, 270, "waiting")
+    assert not waiting.is_alive()

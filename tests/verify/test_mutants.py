@@ -11,6 +11,7 @@ from ringside.verify.certify import certify
 from tests.loading import loaded
 from tests.verify.arms import subject
 
+pytestmark = pytest.mark.nightly
 ROOT = Path(__file__).resolve().parents[2]
 # Of several kinds, with commands that are quick: no launcher, few processes.
 PLANTED = (
@@ -34,7 +35,6 @@ def test_every_patch_applies(mutants: ModuleType) -> None:
     assert len(mutants.chosen([])) >= 45
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.usefixtures("warm")
 @pytest.mark.parametrize(

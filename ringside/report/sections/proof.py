@@ -14,11 +14,11 @@ from ringside.report.blocks import (
     Table,
     Terms,
     Text,
+    heads,
 )
 from ringside.report.words import NOTHING
 from ringside.stats.summary import ArmRow, Summary
 from ringside_core.specs import (
-    ByDesign,
     Certificate,
     Check,
     Comparison,
@@ -30,48 +30,32 @@ from ringside_core.text import listed, plural
 
 NOT_COMPARABLE = "not comparable"
 CHECK_NAME_LENGTH = 40
-ARMS_IN_SIGHT = 8  # columns of the matrix of mistakes that a wide screen shows at once
 EVALUATION = ("evaluation", "prediction")
 
 
 @dataclass(frozen=True)
 class Detection:
-    """The detection matrix in words.
-
-    Attributes:
-        passed: whether every mistake was caught, and nothing else was.
-        notes: on cells of the table: (number, text).
-        alarms: false alarms, in clean runs.
-        origin: where and when the matrix was made.
-    """
+    """The detection matrix in words."""
 
     answer: str
-    passed: bool
+    passed: bool  # every mistake was caught, and nothing else was
     table: Table
-    notes: tuple[tuple[str, str], ...]
-    alarms: tuple[str, ...]
-    origin: str
+    notes: tuple[tuple[str, str], ...]  # on cells of the table: (number, text)
+    alarms: tuple[str, ...]  # false ones, in clean runs
+    origin: str  # where and when the matrix was made
 
 
 @dataclass(frozen=True)
 class Proof:
-    """Did they compute the same?
-
-    Attributes:
-        answer: in one sentence.
-        certain: whether every arm is certified.
-        by_design: what differs on purpose between arms, and how it was treated: (layer, how).
-        coverage: what certificates cover and what not: (arms, one line).
-        losses: what came of holding the losses of all epochs against each other; empty: nothing.
-    """
+    """Did they compute the same?"""
 
     answer: str
-    certain: bool
+    certain: bool  # every arm is certified
     table: Table
-    by_design: tuple[tuple[str, str], ...]
+    by_design: tuple[tuple[str, str], ...]  # what differs on purpose: (layer, how it was treated)
     detection: Detection | None
-    coverage: tuple[tuple[str, str], ...]
-    losses: str
+    coverage: tuple[tuple[str, str], ...]  # of certificates: (arms, one line)
+    losses: str  # what came of holding the losses of all epochs against each other
 
 
 def proof_of(summary: Summary, detection: DetectionMatrix | None) -> Proof:
@@ -83,7 +67,9 @@ def proof_of(summary: Summary, detection: DetectionMatrix | None) -> Proof:
         answer=_answer(arms),
         certain=all(row.comparable for row in arms),
         table=_certificates_table(arms),
-        by_design=tuple(dict.fromkeys(_by_design(one) for one in noted)),
+        by_design=tuple(
+            dict.fromkeys((one.layer, f"{one.differs}; {one.treated}") for one in noted)
+        ),
         detection=None if detection is None else _detection(detection),
         coverage=coverage_lines([row.certificate for row in arms if row.certificate]),
         losses=str(summary.losses),
@@ -155,19 +141,11 @@ def _agreement(certificates: Sequence[Certificate]) -> str:
 
 
 def _certificates_table(arms: Sequence[ArmRow]) -> Table:
-    columns = [
-        Column("Arm", numeric=False),
-        Column("Certified", numeric=False),
-        Column("Float64", "largest deviation", numeric=False),
-        Column("Float32", "largest deviation", numeric=False),
-        Column("Ledger", numeric=False),
-        Column("Evaluation, predictions", numeric=False),
-        Column("Other checks", numeric=False),
-        Column("Differs by design", numeric=False),
-    ]
+    columns = (
+        "<Arm | <Certified | <Float64 (largest deviation) | <Float32 (largest deviation) | "
+        "<Ledger | <Evaluation, predictions | <Other checks | <Differs by design"
+    )
     explained = any(not row.comparable for row in arms)
-    if explained:
-        columns.append(Column("Why not", numeric=False))
     rows = []
     for row in arms:
         cells = _certificate_cells(row.certificate)
@@ -175,7 +153,10 @@ def _certificates_table(arms: Sequence[ArmRow]) -> Table:
         why = [Cell(row.not_comparable_because)] if explained else []
         rows.append((Cell(row.arm.label), verdict, *cells, *why))
     return Table(
-        tuple(columns), tuple(rows), label="Certificates, one row for each arm", kind="proof"
+        heads(columns + (" | <Why not" if explained else "")),
+        tuple(rows),
+        label="Certificates, one row for each arm",
+        kind="proof",
     )
 
 
@@ -193,12 +174,14 @@ def _certificate_cells(certificate: Certificate | None) -> tuple[Cell, ...]:
     if certificate is None:
         return (Cell(NOTHING),) * 6
     count = len({one.layer for one in certificate.by_design})
+    shown = checks_of(certificate, "float64", "float32", "ledger", *EVALUATION)
+    others = [check for check in certificate.checks if check not in shown]
     return (
         deviation_cell(checks_of(certificate, "float64")),
         deviation_cell(float32_checks(certificate)),
         answer_cell(checks_of(certificate, "ledger")),
         evaluation_cell(certificate),
-        _others_cell(certificate),
+        replace(answer_cell(others), note=", ".join(check.name for check in others)),
         Cell(plural(count, "layer") if count else "nothing"),
     )
 
@@ -252,17 +235,6 @@ def evaluation_cell(certificate: Certificate) -> Cell:
     if worst is not None and worst.kind in ("evaluation", "predictions"):
         return Cell("failed", f"in {where}", bad=True)
     return Cell(NOTHING)
-
-
-def _others_cell(certificate: Certificate) -> Cell:
-    shown = checks_of(certificate, "float64", "float32", "ledger", *EVALUATION)
-    others = [check for check in certificate.checks if check not in shown]
-    cell = answer_cell(others)
-    return replace(cell, note=", ".join(check.name for check in others))
-
-
-def _by_design(one: ByDesign) -> tuple[str, str]:
-    return one.layer, f"{one.differs}; {one.treated}"
 
 
 # Mistakes
@@ -321,7 +293,7 @@ def _detection_cell(result: ControlResult | None, notes: dict[str, str]) -> Cell
     return Cell("cannot be made", note) if result.caught is None else Cell("MISSED", note, bad=True)
 
 
-def proof_section(comparison: Comparison, proof: Proof, evidence: Table) -> Section:
+def proof_section(comparison: Comparison, summary: Summary, proof: Proof) -> Section:
     """Certificates, deliberate mistakes, and what the timed runs recorded."""
     blocks: list[Block] = []
     if proof.coverage:
@@ -337,7 +309,10 @@ def proof_section(comparison: Comparison, proof: Proof, evidence: Table) -> Sect
         blocks += [
             Heading("Would a mistake be caught?"),
             Text(one.answer),
-            Text(_about_mistakes(one)),
+            Text(
+                "Each deliberate mistake was made in each arm in which it is possible. "
+                f"{one.origin}"
+            ),
             one.table,
         ]
         if one.notes:
@@ -345,7 +320,7 @@ def proof_section(comparison: Comparison, proof: Proof, evidence: Table) -> Sect
             blocks.append(Terms(notes, label="Notes to the mistakes"))
         if one.alarms:
             blocks += [Text("False alarms:"), Bullets(tuple((alarm, "") for alarm in one.alarms))]
-    blocks += [Heading("What the timed runs computed"), evidence]
+    blocks += [Heading("What the timed runs computed"), evidence_table(summary)]
     if proof.losses:
         blocks.append(Text(proof.losses))
     sure = proof.certain and (proof.detection is None or proof.detection.passed)
@@ -354,10 +329,16 @@ def proof_section(comparison: Comparison, proof: Proof, evidence: Table) -> Sect
     )
 
 
-def _about_mistakes(one: Detection) -> str:
-    """How to read the matrix, which may have more arms than a screen shows."""
-    arms = len(one.table.columns) - 1
-    told = f"Each deliberate mistake was made in each arm in which it is possible. {one.origin}"
-    if arms > ARMS_IN_SIGHT:
-        told += f" All {arms} arms have a column; the table scrolls sideways."
-    return told
+def evidence_table(summary: Summary) -> Table:
+    """What the records of the timed runs prove."""
+    columns = heads("<Arm | Completed (of runs started) | <Each example once | <Replicas equal")
+    rows = tuple(
+        (
+            Cell(row.arm.label),
+            Cell(f"{row.completed} of {row.started}", bad=row.completed < row.started),
+            Cell(row.each_example_once, bad=row.each_example_once == "no"),
+            Cell(row.replicas_equal, bad=row.replicas_equal == "no"),
+        )
+        for row in summary.arms
+    )
+    return Table(columns, rows, label="What was computed, one row for each arm", kind="evidence")

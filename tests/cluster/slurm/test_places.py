@@ -9,6 +9,7 @@ import pytest
 
 from tests.cluster.slurm.cluster import SlurmCluster
 
+pytestmark = pytest.mark.nightly
 ROOT = Path(__file__).resolve().parents[3]
 
 # One line of JSON for each process; no TensorFlow.

@@ -27,7 +27,7 @@ LAUNCH = (
 LIMIT_S = 180
 END_S = 30.0
 POLL_S = 0.1
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(LIMIT_S + 60)]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(LIMIT_S + 60)]
 
 
 def same_training(records: list[RunRecord]) -> None:

@@ -55,10 +55,7 @@ def test_each_backend_at_each_size_with_the_reference() -> None:
         ),
         ("serial:servers=2", "1", "Options of serial: none.*steps_per_execution"),
         ("serial:steps_per_execution=0", "1", "steps_per_execution"),
-        ("mirrored:prefetch=4,mirrored:prefetch=04", "1", "once"),
         ("horovod:controller", "1", "name=value"),
-        ("mirrored,mirrored", "1", "once"),
-        ("horovod,horovod:compression=none", "1", "horovod:compression=none"),
         ("", "1", "at least one"),
         ("mirrored", "0", "at least 1"),
         ("mirrored", "two", "at least 1"),
@@ -78,6 +75,9 @@ def test_a_wrong_list_is_refused(backends: str, replicas: str, words: str) -> No
     ("backends", "flags", "twice"),
     [
         ("serial:prefetch=2", {}, "serial ×1 and serial:prefetch=2 ×1"),
+        ("mirrored,mirrored", {}, "mirrored ×2 and mirrored ×2"),
+        ("mirrored:prefetch=4,mirrored:prefetch=04", {}, "prefetch=4 ×2 and mirrored:prefetch=04"),
+        ("horovod,horovod:compression=none", {}, "horovod ×2 and horovod:compression=none ×2"),
         (
             "mirrored,mirrored:intra_op_threads=1",
             {"intra_op_threads": 1},
@@ -103,7 +103,7 @@ def test_a_setting_that_all_have_anyway_makes_no_arm(
 def test_every_replica_gets_the_same_cores_and_threads() -> None:
     """Two replicas in a process have twice the threads of one, of both kinds, asked for or not."""
     shared = shared_of(cores_per_replica=2, inter_op_threads=3)
-    asked = shared.replace(intra_op_threads_per_replica=5)
+    asked = shared.replace(resources=shared.resources.replace(intra_op_threads=5))
     arms = parse_arms("mirrored,horovod", "1,2")
 
     threads = {arm.label: shared.spec_of(arm).resources.intra_op_threads for arm in arms}
@@ -185,6 +185,7 @@ def test_a_comparison_survives_json() -> None:
         seed=1,
         rounds=0,
         arms=arms,
+        shared=shared_of(),
     )
 
     again = Comparison.from_json(original.to_json())

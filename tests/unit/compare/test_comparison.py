@@ -1,11 +1,10 @@
-"""A comparison as a document: certificates both ways, and files from before there were any."""
+"""A comparison as a document."""
 
 import json
 from typing import Any
 
 import pytest
 
-from ringside.stats.summary import summarize
 from ringside_core.specs import Comparison, RefusalError, Rounds
 from tests.unit.report.bout import bout
 
@@ -22,40 +21,12 @@ def test_certificates_go_both_ways() -> None:
     assert again.detection is not None
 
 
-def test_file_of_version_1_is_read_as_never_verified() -> None:
-    """All its numbers are there, and none of them may be ranked."""
-    body = json.loads(bout().to_json())
-    del body["certificates"], body["detection"]
-    body["schema_version"] = 1
-
-    old = Comparison.from_json(json.dumps(body))
-
-    assert (old.certificates, old.detection) == ((), None)
-    assert old.runs == bout().runs
-    assert {row.not_comparable_because for row in summarize(old).arms} == {
-        "it was not verified: run without --no-verify"
-    }
-    assert json.loads(old.to_json())["schema_version"] == Comparison.SCHEMA_VERSION
-
-
 def test_file_of_an_unknown_version_is_refused() -> None:
     """It is neither guessed nor migrated."""
     body = {**json.loads(bout().to_json()), "schema_version": 99}
 
     with pytest.raises(RefusalError, match="schema_version=99"):
         Comparison.from_json(json.dumps(body))
-
-
-def test_an_interrupted_file_of_version_2_counts_the_rounds_that_there_are() -> None:
-    """Its `rounds` were those asked for; now they are those begun."""
-    body = json.loads(bout().to_json())
-    body["schema_version"] = 2
-    body["rounds"] = 9
-
-    old = Comparison.from_json(json.dumps(body))
-
-    assert old.rounds == 1 + max(run.round for run in old.runs)
-    assert old.asked == Rounds(least=9, most=9)
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,7 @@ from tests.unit.compare.made import SHARED, comparison_of
     ("flags", "words"),
     [
         (["--interval-width", "2"], "Did you mean 2%?"),
-        (["--precision", "2%"], "intervals of `ringside compare` is --interval-width"),
-        (["--resume", "nowhere", "--precision", "2%"], "must be float32 or float64"),
-        (["--dtype", "float64"], "Write --precision float64."),
-        (["--dtype", "half", "--resume", "nowhere"], "--dtype is now called --precision."),
+        (["--precision", "2%"], "'float32', 'float64'"),
         (["--budget", "10"], "a time with its unit"),
         (["--rounds", "3", "--budget", "10m"], "--rounds 3 with --budget"),
         (["--no-verify", "--interval-width", "2%"], "--interval-width 2% with --no-verify"),

@@ -1,6 +1,5 @@
 """Arms on the hosts of a hostfile: their topology, their room, their cores; and what is kept."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from ringside.compare.hosts import (
     with_room,
 )
 from ringside.compare.hosts_load import HostsWatch, Look
-from ringside.compare.observer import Observer
+from ringside.compare.progress import Observer
 from ringside.compare.resume import refuse_fewer_cores, refuse_other_links
 from ringside_core.specs import (
     Comparison,
@@ -26,6 +25,7 @@ from ringside_core.specs import (
     Link,
     Placement,
     RefusalError,
+    Resources,
     Topology,
 )
 from tests.unit.compare.made import BASE, SHARED, comparison_of
@@ -170,7 +170,7 @@ def test_rounds_over_other_links_are_not_mixed(
 def test_rounds_with_other_shares_of_the_cores_are_not_mixed() -> None:
     """Two replicas of 2 cores on `a`: fewer cores would be shared, more change nothing."""
     comparison = placed()
-    shared = SHARED.replace(cores_per_replica=2)
+    shared = SHARED.replace(resources=Resources(cores_per_replica=2))
     comparison = comparison.replace(shared=shared)
     most = {"a": 2, "b": 1}
 
@@ -216,20 +216,6 @@ def test_the_announcement_says_that_nobody_can_look(monkeypatch: pytest.MonkeyPa
     assert asked == [("a", "b")] * 2
     assert "nobody knows which rounds are quiet" in blind
     assert "nobody knows which rounds are quiet" not in seeing
-
-
-def test_a_file_of_version_3_is_of_one_machine() -> None:
-    """Version 3 knew no hosts."""
-    body = json.loads(bout().to_json())
-    for name in ("hosts", "interface", "servers_on", "oversubscribe", "addresses", "links"):
-        del body[name]
-    body["schema_version"] = 3
-
-    old = Comparison.from_json(json.dumps(body))
-
-    assert old.hosts == ()
-    assert old.placement == Placement()
-    assert old.runs == bout().runs
 
 
 def test_certificates_of_other_hosts_are_refused() -> None:

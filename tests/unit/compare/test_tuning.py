@@ -8,8 +8,8 @@ import pytest
 from rich.console import Console
 
 from ringside.compare import stages
-from ringside.compare.arms import parse_arms
-from ringside.compare.observer import Observer
+from ringside.compare.arms import parse_arms, with_changes
+from ringside.compare.progress import Observer
 from ringside.compare.tuning import (
     Tried,
     arms_to_tune,
@@ -18,10 +18,10 @@ from ringside.compare.tuning import (
     next_best,
     next_setting,
     tune,
-    with_changes,
 )
 from ringside.verify.certify import Subject
 from ringside_core.specs import BACKENDS, Check, Comparison, Settings
+from ringside_core.specs.knob import knobs
 from tests.unit.compare.made import Made, comparison_of
 from tests.unit.report.proofs import certificate
 
@@ -41,7 +41,7 @@ def test_every_knob_is_an_option_of_its_backend_or_a_setting() -> None:
         for name, value in candidates(arm, gpus=True):
             assert name in known
             assert with_changes(arm, {name: value}) != arm
-        assert {knob.name for knob in row.knobs} <= known
+        assert {knob.name for knob in knobs(row.options)} <= known
 
 
 def test_what_can_have_no_effect_is_not_tried() -> None:

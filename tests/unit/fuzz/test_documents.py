@@ -14,6 +14,7 @@ from tests.unit.report.collectives import communication
 from tests.unit.report.proofs import certificate, matrix
 from tests.unit.stats.factory import arm_of, comparison_of, simple_run
 
+pytestmark = pytest.mark.nightly
 RUNS = [simple_run("horovod", 2, 1.0, number=k, position=k) for k in (0, 1)]
 ARM = arm_of("horovod", 2)
 WHOLE: dict[str, Document] = {

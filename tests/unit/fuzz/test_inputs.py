@@ -28,6 +28,7 @@ from tests.unit.fuzz.damage import (
 from tests.unit.report.collectives import communication
 from tests.unit.verify.made_up import trace
 
+pytestmark = pytest.mark.nightly
 ROOT = Path(__file__).resolve().parents[3]
 HOSTS = "# of the lab\n10.77.0.1 slots=2\nnode-b.example slots=1\n\nlocalhost\n"
 TF_CONFIG = {

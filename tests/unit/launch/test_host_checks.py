@@ -13,7 +13,7 @@ import pytest
 from launch import Site
 from launch.interrupts import Interrupts
 from launch.remote import host_checks, host_facts, ssh
-from launch.remote.host_checks import check_hosts, usable_hosts
+from launch.remote.host_checks import HostFacts, check_hosts, usable_hosts
 from launch.remote.host_facts import interfaces
 from launch.site import interface_to
 from ringside_core.code_version import code_version
@@ -26,7 +26,7 @@ from ringside_core.specs import (
 )
 from tests.unit.launch.reached import DIRECT, reached_by
 
-VERSIONS = {"Python": "3.11.2", "tensorflow": "2.18.1", "horovod": "0.28.1", "Ringside": "ab"}
+VERSIONS = {"Python": "3.11.2", "tensorflow": "2.21.0", "horovod": "0.28.1", "Ringside": "ab"}
 
 
 def said(number: int, **other: Any) -> dict[str, Any]:
@@ -99,8 +99,7 @@ def test_facts_of_good_hosts(network: Network) -> None:
     facts = check_hosts(network.placement, network.site, folder=network.folder)
 
     assert list(facts) == ["a", "b"]
-    assert facts["b"].address == "10.0.0.2"
-    assert (facts["b"].interface, facts["b"].cores, facts["b"].versions) == ("eth7", 4, VERSIONS)
+    assert facts["b"] == HostFacts(address="10.0.0.2", interface="eth7", cores=4)
 
 
 def test_a_run_without_a_hostfile_is_not_asked_about(site: Site, tmp_path: Path) -> None:
@@ -121,7 +120,7 @@ def test_all_problems_at_once(network: Network) -> None:
     assert network.problems() == [
         "a: its name is not known here",
         "b: horovod is 0.28.0 there, 0.28.1 here",
-        "b: tensorflow is 2.17.0 there, 2.18.1 here",
+        "b: tensorflow is 2.17.0 there, 2.21.0 here",
         f"b: it does not see {network.folder}: results need a folder that all hosts share",
         "b: /data/mnist is not there",
         "b: its clock is -1.5 s off; set both by NTP",
@@ -290,7 +289,6 @@ def test_this_very_machine_is_ready(tmp_path: Path) -> None:
     )
 
     assert facts["localhost"].interface == ""
-    assert abs(facts["localhost"].clock_offset_s) < 60
     assert not list(tmp_path.iterdir())
 
 

@@ -200,7 +200,7 @@ def test_a_host_without_words(plan_by: Callable[[str], Plan]) -> None:
 STAND_IN = 'for last; do :; done; set -- $last; echo "keeper of $5"; exec cat'
 
 
-@pytest.mark.parametrize("hosts", [600, pytest.param(2000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("hosts", [600, pytest.param(2000, marks=pytest.mark.nightly)])
 def test_many_hosts(
     hosts: int, plan_of: PlanOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,6 +18,7 @@ from ringside_core.specs import (
     Comparison,
     RefusalError,
     Run,
+    Shared,
     write_whole,
 )
 from tests.unit.report.hostile import MARKUP
@@ -252,9 +253,18 @@ def with_spec(**changes: Any) -> Callable[[Comparison], Comparison]:
             )
             for run in comparison.runs
         ]
-        return comparison.replace(runs=tuple(runs), certificates=())
+        shared = Shared.from_run(runs[0].spec)
+        return comparison.replace(runs=tuple(runs), certificates=(), shared=shared)
 
     return changed
+
+
+def through_mpi(comparison: Comparison) -> Comparison:
+    """An arm of the same label, with another controller."""
+    *others, arm = comparison.arms
+    mpi = arm_of("horovod", 2, controller="mpi").replace(label=arm.label, group=arm.group)
+    kept = [run for run in comparison.runs if run.arm != arm.label]
+    return comparison.replace(arms=(*others, mpi), runs=tuple(kept), certificates=())
 
 
 def on(**changes: Any) -> Callable[[Comparison], Comparison]:
@@ -272,18 +282,7 @@ def on(**changes: Any) -> Callable[[Comparison], Comparison]:
         (on(cores=4), "cores of the machine: 2 before, 4 now"),
         (on(gpus=("H100",)), "gpus of the machine"),
         (weak, "scaling of the comparison: 'strong' before"),
-        (
-            lambda one: one.replace(
-                arms=(
-                    one.arms[0],
-                    one.arms[1],
-                    arm_of("horovod", 2, controller="mpi").replace(
-                        label="horovod ×2", group="horovod"
-                    ),
-                )
-            ),
-            "options.controller of the arm 'horovod ×2'",
-        ),
+        (through_mpi, "options.controller of the arm 'horovod ×2'"),
     ],
 )
 def test_unlike_experiments_are_never_mixed(

@@ -16,13 +16,11 @@ from ringside_core.specs import (
     Outcome,
     PipelineOptions,
     RefusalError,
-    RunRecord,
     RunSpec,
     Topology,
     write_all_whole,
     write_whole,
 )
-from tests.unit.stats.factory import epoch, record
 
 TWO_PASSES = {"backward_passes_per_step": 2}
 
@@ -121,9 +119,9 @@ def test_a_spec_that_makes_no_sense_is_refused(
         ("[]", "schema version 4"),
         ('{"schema_version": 7}', "schema_version=7"),
         ('{"schema_version": "2"}', "schema_version='2'"),
-        ('{"schema_version": 2}', "There is no backend of that name. Received: x.json"),
+        ('{"schema_version": 4}', "There is no backend of that name. Received: x.json"),
         (
-            '{"schema_version": 2, "backend": "serial"}',
+            '{"schema_version": 4, "backend": "serial"}',
             "RunSpec in x.json: epochs: Field required",
         ),
     ],
@@ -132,47 +130,6 @@ def test_a_damaged_document_is_refused(text: str, words: str) -> None:
     """Truncated, of another schema, or incomplete; the message names the file."""
     with pytest.raises(RefusalError, match=words):
         RunSpec.from_json(text, origin="x.json")
-
-
-@pytest.mark.parametrize("version", [1, 2, 3])
-def test_a_spec_of_an_older_schema_was_trained_by_fit_of_legacy_keras(version: int) -> None:
-    """There was nobody else."""
-    new = spec()
-    body = json.loads(new.to_json())
-    assert body.pop("schema_version") == 4
-    for name in ("keras", "as_shipped", "policy", *(["trained_by"] if version < 3 else [])):
-        del body[name]
-
-    old = RunSpec.from_json(json.dumps({"schema_version": version, **body}))
-
-    assert old == new
-    assert (old.trained_by, old.keras, old.as_shipped) == ("fit", 2, False)
-
-
-@pytest.mark.parametrize(
-    ("version", "of_epoch", "of_record"),
-    [
-        (1, ("ledger_here", "resumed_examples", "validation_ledger"), ()),
-        (2, ("steps_per_time", "sent_bytes"), ("clock_s_per_step", "gradient_bytes")),
-    ],
-)
-def test_a_record_of_an_older_schema_is_read(
-    version: int, of_epoch: tuple[str, ...], of_record: tuple[str, ...]
-) -> None:
-    """Fields of later versions are empty; everything else is unchanged."""
-    new = record(spec(), [epoch(1.0)])
-    body = json.loads(new.to_json())
-    assert body.pop("schema_version") == 3
-    for field in of_epoch:
-        del body["epochs"][0][field]
-    for field in of_record:
-        del body[field]
-
-    old = RunRecord.from_json(json.dumps({"schema_version": version, **body}))
-
-    assert old == new
-    with pytest.raises(RefusalError, match="schema_version=4"):
-        RunRecord.from_json(json.dumps({"schema_version": 4, **body}))
 
 
 @pytest.mark.parametrize(("examples", "batch"), [(1, 6), (6, 6), (7, 6), (1437, 48)])

@@ -30,7 +30,7 @@ MACHINE = MachineFacts(
     memory_bytes=16 * 2**30,
     kernel="Linux 6.1.0",
     python="3.11.9",
-    packages={"tensorflow": "2.18.1", "tf-keras": "2.18.0", "horovod": "0.28.1"},
+    packages={"tensorflow": "2.21.0", "tf-keras": "2.21.0", "horovod": "0.28.1"},
 )
 COMPLETED = Outcome(kind="completed")
 TARGET = ("accuracy", 0.9)
@@ -58,7 +58,7 @@ def spec_of(backend: str, replicas: int = 1, **changes: Any) -> RunSpec:
 
 def weak(comparison: Comparison) -> Comparison:
     """The same comparison, made under weak scaling."""
-    return comparison.replace(shared=Shared.from_run(spec_of("serial"), "weak"))
+    return comparison.replace(shared=Shared.from_run(comparison.runs[0].spec, "weak"))
 
 
 @functools.cache
@@ -185,6 +185,7 @@ def comparison_of(arms: Sequence[Arm], runs: Sequence[Run], **changes: Any) -> C
         "rounds": max((run.round + 1 for run in runs), default=0),
         "arms": tuple(arms),
         "runs": tuple(runs),
+        "shared": Shared.from_run(runs[0].spec if runs else spec_of("serial")),
     }
     return Comparison(**{**fields, **changes})
 

@@ -36,7 +36,7 @@ from tests.unit.stats.simulated import (
     quiet,
 )
 
-pytestmark = pytest.mark.slow  # all together
+pytestmark = pytest.mark.nightly
 
 CELLS = ((2, 5), (4, 3), (4, 8), (16, 5))  # (arms, rounds); the whole table: simulated.py
 LIVE_CELLS = ((2, 4), (4, 3), (8, 3))  # (arms, launches)

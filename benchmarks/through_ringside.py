@@ -1,0 +1,15 @@
+"""A program of `benchmarks/programs.py` through Ringside: what a user writes.
+
+ringside launch benchmarks/through_ringside.py --backend mirrored --replicas 2 -- digits
+"""
+
+import sys
+
+import ringside
+from benchmarks.programs import PROGRAMS, WHOLE
+from ringside import tf
+
+program = PROGRAMS[sys.argv[1]]
+with ringside.scope():
+    model = program.compiled(tf)
+ringside.fit(model, program.data(tf, program.batch, WHOLE), steps_per_epoch=program.steps)

@@ -1,0 +1,97 @@
+"""Made-up runs and all-reduces whose truth is known: input for tests of predictions."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ringside_core.specs import (
+    Communication,
+    Comparison,
+    Host,
+    Link,
+    Outcome,
+    Run,
+    Shared,
+    StackTimings,
+    Timing,
+)
+from tests.unit.stats.factory import (
+    MACHINE,
+    arm_of,
+    comparison_of,
+    epoch,
+    record,
+    run_of,
+    spec_of,
+)
+
+Floats = NDArray[np.float64]
+
+STACK = "horovod gloo"
+SIZES = tuple(4096 * 4**k for k in range(8))
+ALPHA_S, BETA_S = 200e-6, 8 / 1e9
+GRADIENT = 4 * 2**20
+BATCH = 20
+HOSTS = tuple(Host(name=name, slots=1) for name in ("left", "right", "third", "fourth"))
+SHARED = Shared.from_run(spec_of("serial", global_batch=BATCH), "weak")
+
+
+def ring_s(ranks: int, size: float, alpha: float = ALPHA_S, beta: float = BETA_S) -> float:
+    """The textbook's ring, message by message."""
+    return sum(alpha + size / ranks * beta for _ in range(2 * (ranks - 1)))
+
+
+def run(replicas: int, steps_s: Floats, number: int = 0, *, backend: str = "horovod") -> Run:
+    """A run with these steps in each of two epochs, on one host for each replica."""
+    arm = arm_of(backend, replicas)
+    spec = spec_of(backend, replicas, global_batch=BATCH * replicas)
+    ends = tuple(np.cumsum(steps_s).tolist())
+    made = epoch(ends[-1], step_end_s=ends, examples=len(ends) * BATCH * replicas)
+    many = spec.topology.num_processes
+    records = [record(spec, [made, made], n, gradient_bytes=GRADIENT) for n in range(many)]
+    return run_of(arm, records, number=number)
+
+
+def comparison(
+    times: Mapping[int, float], backend: str = "horovod", *, rounds: int = 2, **changes: Any
+) -> Comparison:
+    """Runs of 30 equal steps of so many seconds at each size; round k takes k % longer."""
+    runs = [
+        run(size, np.full(30, times[size] * (1 + 0.01 * number)), number, backend=backend)
+        for number in range(rounds)
+        for size in times
+    ]
+    fields: dict[str, Any] = {"shared": SHARED, "hosts": HOSTS, **changes}
+    return comparison_of([arm_of(backend, size) for size in times], runs, **fields)
+
+
+def communication(
+    *, ranks: int = 2, alpha: float = ALPHA_S, beta: float = BETA_S, **changes: Any
+) -> Communication:
+    """All-reduces of a ring between the first hosts, and the link between two of them."""
+    timings = tuple(
+        Timing(
+            size_bytes=size,
+            seconds=((ring_s(ranks, size, alpha, beta),) * ranks,) * 3,
+            wrong=0,
+        )
+        for size in SIZES
+    )
+    fields: dict[str, Any] = {
+        "created_unix_s": 0,
+        "command": "ringside allreduce",
+        "machine": MACHINE,
+        "code_version": "",
+        "num_ranks": ranks,
+        "stacks": (StackTimings(stack=STACK, outcome=Outcome(kind="completed"), timings=timings),),
+        "hosts": tuple(host.name for host in HOSTS[:ranks]),
+        "links": (link(1e9),),
+    }
+    return Communication(**{**fields, **changes})
+
+
+def link(bits_per_s: float) -> Link:
+    """From the first host to the second."""
+    return Link(sender="left", receiver="right", tool="tcp", bytes=int(bits_per_s / 8), seconds=1)
