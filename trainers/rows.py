@@ -17,8 +17,8 @@ def cut(batch: Any, r: int, size: int) -> tuple[Any, Any, Any]:
     """A replica's rows of a batch.
 
     Args:
-        batch: a nest of tensors [n, …], also ragged and sparse ones. Scalars, and parts with another
-            static number of rows than the batch's, belong to every row.
+        batch: a nest of tensors [n, …], also ragged and sparse ones. Scalars, and parts with
+            another static number of rows than the batch's, belong to every row.
         r: number of the replica.
         size: replicas in all.
 
@@ -52,7 +52,7 @@ def cut(batch: Any, r: int, size: int) -> tuple[Any, Any, Any]:
 
 
 def rows_of(parts: list[Any]) -> tuple[Any, set[int]]:
-    """The number of rows of a batch, an int if it is static, and other numbers of parts beside it."""
+    """The number of rows of a batch, an int if it is static, and those of parts beside the rows."""
     found = [_number_of(t) for t in parts if not _is_single(t)]
     if not found:
         raise RefusalError(
@@ -99,7 +99,8 @@ def row_hash(batch: Any, r: int = 0, size: int = 1) -> Any:
 
     Args:
         batch: a nest of tensors.
-        r, size: its rows are rows r::size of a global batch.
+        r: its rows are rows r::size of a global batch.
+        size: see r.
     """
     total = tf.zeros([], tf.int64)
     parts = [t for t in tf.nest.flatten(batch) if t is not None and not _is_single(t)]

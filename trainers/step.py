@@ -1,4 +1,4 @@
-"""One step: what Keras or a model's author wrote, run by each replica on its rows of a global batch.
+"""One step: what Keras or a model's author wrote, run by each replica on rows of a global batch.
 
 Keras' own `fit`, `evaluate` and `predict` call it: `Steps.take` sets `train_step`, `test_step` and
 `predict_step` of a model. Nothing stands between Keras and the author's data.
@@ -19,7 +19,7 @@ from trainers.row_ledger import RowLedger
 from trainers.rows import block, cut, gathered
 
 if VERSION == 2:
-    import ringside_core.keras.legacy_hooks  # noqa: F401  # it changes Keras within steps
+    import ringside_core.keras.legacy_hooks  # it changes Keras within steps
 else:
     import ringside_core.keras.keras3_hooks  # noqa: F401
 
@@ -100,7 +100,7 @@ class Steps:
         return step
 
     def _note_used(self) -> None:
-        # Private, TensorFlow 2.21: what a function's graph reads is public when it is finished only.
+        # Private, TensorFlow 2.21: what a graph reads is public only when it is finished.
         for variable in getattr(tf.compat.v1.get_default_graph(), "_watched_variables", ()):
             for copy in (variable, variable.handle):  # of one replica
                 whole = getattr(copy, "_distributed_container", None)
@@ -150,14 +150,17 @@ class Steps:
         )
         for variable in by_size:
             read_over_all = tf.VariableSynchronization.ON_READ
-            if getattr(variable, "synchronization", None) == read_over_all or not variable.dtype.is_floating:
+            if (
+                getattr(variable, "synchronization", None) == read_over_all
+                or not variable.dtype.is_floating
+            ):
                 continue  # statistics and counts are each replica's own
             if self._part(variable):
                 name = variable.name.removesuffix(":0")
                 raise RefusalError(
                     "All replicas must hold the same variables.",
-                    received=f"`{name}`, which is written from own rows: the replicas' copies part",
-                    advice="Compute it from ringside.gather(rows), which are those of all replicas.",
+                    received=f"`{name}`, which is written from own rows: its copies part",
+                    advice="Compute it from ringside.gather(rows), the rows of all replicas.",
                 )
 
     def _part(self, variable: Any) -> bool:
@@ -226,7 +229,7 @@ class Steps:
         held["get_metrics_result"] = with_metrics(model.get_metrics_result)
 
     def _merges(self, model: Any) -> bool:
-        """Whether a training step tells numbers over all replicas: an author's may compute with them."""
+        """Whether a training step returns numbers over all replicas; an author's may use them."""
         return self.each_step or has_own_step(model) or _TOLD_AT_ONCE in vars(model)
 
     def _epoch_logs(self, model: Any, logs: Any) -> Any:
@@ -357,7 +360,7 @@ def refusals() -> Iterator[None]:
 
 
 def _in_python(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A tf.function as Python that is traced with its caller: a trace would keep its first share."""
+    """A tf.function as Python, traced with its caller: its own trace would keep the first share."""
     python = getattr(function, "python_function", None)
     if python is None:
         return function

@@ -1,13 +1,13 @@
-"""The part of a global batch that a replica's step runs on, and what TensorFlow does differently there.
+"""The part of a global batch that a replica's step runs on, and what TensorFlow does there.
 
-Within a step (`Part.running`) losses are means over the replica's own rows, a gradient counts by the
-replica's share of the rows, and the stack's own reducer adds the gradients of all replicas. Outside
-of one every function here is TensorFlow's own. What Keras does differently stands in
+Within a step (`Part.running`) losses are means over the replica's own rows, a gradient counts by
+the replica's share of the rows, and the stack's own reducer adds the gradients of all replicas.
+Outside of a step everything is TensorFlow's own. What Keras does differently in one stands in
 `legacy_hooks.py` and `keras3_hooks.py`.
 
-Changed here, for TensorFlow 2.21: `GradientTape.gradient`, `pfor`, `tf.nn.compute_average_loss`, and
-`Strategy.num_replicas_in_sync`, which is 1 within a step: TensorFlow and both Keras divide losses by
-it, and multiply what they tell of sums.
+Changed here, for TensorFlow 2.21: `GradientTape.gradient`, `pfor`, `tf.nn.compute_average_loss`,
+and `Strategy.num_replicas_in_sync`, which is 1 within a step: TensorFlow and both Keras divide
+losses by it, and multiply what they tell of sums.
 """
 
 import functools
@@ -40,9 +40,9 @@ class Part:
         reduce: (gradients, variables, the optimizer's own sum of pairs or None) → gradients: the
             stack's sum over replicas.
         total: tensors → their sums over replicas.
-        at_tape: gradients are added where the outermost tape gives them, not where they are applied.
+        at_tape: gradients are added where the outermost tape gives them; else where an optimizer
+            applies them.
         alone: replicas change their own copies of variables, and do not wait for each other.
-        results: id of a tensor → the metric whose result it is, of this replica's rows alone.
         merge: a metric's result is over all replicas already within the step.
         whole: a metric is being given all replicas' rows.
         by_row: draws are those of the whole batch, for certificates; else each replica's own.
@@ -61,7 +61,6 @@ class Part:
     by_row: bool = False
     graph: Any = None
     added: set[int] = field(default_factory=set)
-    results: dict[int, Any] = field(default_factory=dict)
     in_pfor: bool = False
 
     @functools.cached_property
@@ -129,7 +128,8 @@ def shared(
 
     Args:
         part: of this replica.
-        gradients, variables: in one order.
+        gradients: of this replica.
+        variables: in the same order.
         upstream: the optimizer's own sum over replicas of (gradient, variable) pairs.
     """
     gradients = list(gradients)
@@ -202,7 +202,9 @@ def drawn_for_rows(shape: Any, draw: Callable[[Any], Any]) -> Any:
 
 
 def _is_variable(source: Any) -> bool:
-    return isinstance(source, tf.Variable) or isinstance(getattr(source, "value", None), tf.Variable)
+    return isinstance(source, tf.Variable) or isinstance(
+        getattr(source, "value", None), tf.Variable
+    )
 
 
 def _gradient(

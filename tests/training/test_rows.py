@@ -1,0 +1,99 @@
+"""The rows of a global batch: which are a replica's, and the hash that tells them from others."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ringside_core.keras import tf
+from ringside_core.specs import RefusalError
+from trainers.rows import block, cut, row_hash
+
+RNG = np.random.default_rng(5)
+
+
+def batch_of(n: int) -> dict[str, Any]:
+    """A batch of n rows, with a scalar and a table that belong to every row."""
+    return {
+        "x": RNG.normal(size=(n, 3)),
+        "words": np.array([f"word {k}".encode() for k in range(n)], object),
+        "label": RNG.integers(0, 9, n),
+        "temperature": np.float64(0.5),
+        "table": RNG.normal(size=(n + 10, 2)),
+    }
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("n", [1, 2, 7, 12])
+def test_a_replica_gets_every_nth_row(n: int, size: int) -> None:
+    """Rows r::R are a replica's; one without rows gets the last one, and the number 0."""
+    given = batch_of(n)
+    tensors = tf.nest.map_structure(tf.constant, given)
+
+    for r in range(size):
+        part, rows, total = cut(tensors, r, size)
+
+        assert (rows, total) == (len(range(r, n, size)), n)
+        first = min(r, n - 1)
+        for name in ("x", "words", "label"):
+            assert part[name].numpy().tolist() == given[name][first::size].tolist()
+        assert part["table"].shape == given["table"].shape
+        assert float(part["temperature"]) == 0.5
+
+
+def test_ragged_and_sparse_rows() -> None:
+    """They are cut as their dense forms are."""
+    dense = RNG.integers(0, 4, (7, 5))
+    ragged = tf.ragged.constant([row[: 1 + k % 3].tolist() for k, row in enumerate(dense)])
+    sparse = tf.sparse.from_dense(dense)
+
+    for r in range(3):
+        (own_ragged, own_sparse), rows, _ = cut((ragged, sparse), r, 3)
+
+        assert int(rows) == len(range(r, 7, 3))
+        assert own_ragged.to_list() == ragged.to_list()[r::3]
+        assert (tf.sparse.to_dense(own_sparse).numpy() == dense[r::3]).all()
+
+
+def test_blocks_join_to_the_batch() -> None:
+    """Predictions of all replicas, one after the other, are those of the batch."""
+    x = RNG.normal(size=(7, 2))
+
+    parts = [block(tf.constant(x), r, 3).numpy() for r in range(3)]
+
+    assert (np.concatenate(parts) == x).all()
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_hashes_of_all_replicas_add_up(size: int) -> None:
+    """The ledger of an arm is that of the serial run, however the batch is divided."""
+    given = tf.nest.map_structure(tf.constant, batch_of(7))
+    del given["table"]
+
+    parts = [cut(given, r, size)[0] for r in range(size)]
+    added = sum(int(row_hash(part, r, size)) for r, part in enumerate(parts))
+
+    assert (added - int(row_hash(given))) % 2**64 == 0
+
+
+@pytest.mark.parametrize("change", ["swap", "value", "word", "twice"])
+def test_other_rows_have_another_hash(change: str) -> None:
+    """Two rows in another order, a changed value, a changed word, a row in place of another."""
+    x, words = np.arange(12.0).reshape(6, 2), np.array(list("abcdef"))
+    before = int(row_hash((tf.constant(x), tf.constant(words))))
+    if change == "swap":
+        x[[1, 4]], words[[1, 4]] = x[[4, 1]], words[[4, 1]]
+    elif change == "value":
+        x[3, 1] += 1e-9
+    elif change == "word":
+        words[5] = "g"
+    else:
+        x[2], words[2] = x[1], words[1]
+
+    assert int(row_hash((tf.constant(x), tf.constant(words)))) != before
+
+
+def test_a_batch_without_rows_is_refused() -> None:
+    """Single numbers have no rows."""
+    with pytest.raises(RefusalError, match="A batch must have rows"):
+        cut({"temperature": tf.constant(0.5)}, 0, 2)
