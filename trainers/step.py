@@ -74,9 +74,9 @@ class Steps:
             if training and self.ledger is not None and noted():
                 self.ledger.note(own, rows, number, size)
             if size == 1:
-                told = author(own)
+                returned = author(own)
                 self._note_used()
-                return told
+                return returned
             part = Part(
                 number,
                 size,
@@ -91,11 +91,11 @@ class Steps:
             part.alone = part.at_tape and backend.let_replicas_update_alone()
             before = [(v, tf.identity(v)) for v in kept()] if _may_be_none(rows) else []
             with part.running():
-                told = author(own)
+                returned = author(own)
             for v, old in before:
                 v.assign(tf.where(rows > 0, v, old))
             self._note_used()
-            return self._for_keras(part, told)
+            return self._for_keras(part, returned)
 
         return step
 
@@ -107,10 +107,10 @@ class Steps:
                 variable = whole() if callable(whole) else variable
             self.used[id(variable)] = variable
 
-    def _for_keras(self, part: Part, told: Any) -> Any:
+    def _for_keras(self, part: Part, returned: Any) -> Any:
         if not part.merge:  # Keras wants one number at least; `_epoch_logs` tells the others
             return {"loss": tf.zeros([1] if VERSION == 3 else [], tf.keras.backend.floatx())}
-        shared = tf.nest.map_structure(lambda v: times(floating(v), part.share), told)
+        shared = tf.nest.map_structure(lambda v: times(floating(v), part.share), returned)
         if not self.backend.in_strategy:
             return tf.nest.pack_sequence_as(shared, part.total(tf.nest.flatten(shared)))
         if VERSION == 2:  # Keras sums them over replicas
@@ -211,9 +211,9 @@ class Steps:
             )
         evaluate, train_on_batch = model.evaluate, model.train_on_batch
 
-        def told_at_once(*args: Any, **kwargs: Any) -> Any:
+        def merged_at_once(*args: Any, **kwargs: Any) -> Any:
             if not self._merges(model):
-                held[_TOLD_AT_ONCE], model.train_function = True, None
+                held[_MERGED_AT_ONCE], model.train_function = True, None
             return train_on_batch(*args, **kwargs)
 
         def averaged(*args: Any, **kwargs: Any) -> Any:
@@ -224,13 +224,13 @@ class Steps:
             finally:
                 self._evaluating = False
 
-        held["evaluate"], held["train_on_batch"] = averaged, told_at_once
+        held["evaluate"], held["train_on_batch"] = averaged, merged_at_once
         held[_EPOCH_LOGS[VERSION]] = partial(self._epoch_logs, model)
         held["get_metrics_result"] = with_metrics(model.get_metrics_result)
 
     def _merges(self, model: Any) -> bool:
         """Whether a training step returns numbers over all replicas; an author's may use them."""
-        return self.each_step or has_own_step(model) or _TOLD_AT_ONCE in vars(model)
+        return self.each_step or has_own_step(model) or _MERGED_AT_ONCE in vars(model)
 
     def _epoch_logs(self, model: Any, logs: Any) -> Any:
         """What Keras tells of an epoch or an evaluation, from the logs of its last step."""
@@ -383,7 +383,7 @@ def _as_it_is(dataset: Any, options: Any = None) -> Any:
     return dataset
 
 
-_TAKEN, _TOLD_AT_ONCE = "_ringside_taken", "_ringside_told_at_once"
+_TAKEN, _MERGED_AT_ONCE = "_ringside_taken", "_ringside_merged_at_once"
 # The method of a model by which Keras says what it tells of an epoch, from its last step's logs.
 _EPOCH_LOGS = {2: "_validate_and_get_metrics_result", 3: "_get_metrics_result_or_logs"}
 _CONTAINERS = {

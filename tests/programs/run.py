@@ -2,8 +2,8 @@
 
     python tests/programs/run.py FOLDER short_batch_as_full unseeded_shuffle …
 
-A program NAME leaves FOLDER/NAME.RANK.npz: its `told`, nested parts as `weights/0`; or its error.
-One that takes longer than a minute and a half ends the process, so that whoever waits goes on.
+A program NAME leaves FOLDER/NAME.RANK.npz: its `results`, nested parts as `weights/0`; or its error.
+One that takes longer than a minute and a half ends the process, so that those that wait go on.
 """
 
 import faulthandler
@@ -29,14 +29,14 @@ def rank() -> int:
     return int(env.get("HOROVOD_RANK", env.get("OMPI_COMM_WORLD_RANK", task.get("index", 0))))
 
 
-def flat(told: Any, name: str = "") -> dict[str, np.ndarray]:
+def flat(results: Any, name: str = "") -> dict[str, np.ndarray]:
     """Arrays of nested dicts and lists, by their path."""
-    if isinstance(told, dict):
-        parts = {str(key): value for key, value in told.items()}
-    elif isinstance(told, list) and any(np.ndim(value) for value in told):
-        parts = {str(number): value for number, value in enumerate(told)}
+    if isinstance(results, dict):
+        parts = {str(key): value for key, value in results.items()}
+    elif isinstance(results, list) and any(np.ndim(value) for value in results):
+        parts = {str(number): value for number, value in enumerate(results)}
     else:
-        return {name: np.asarray(told)}
+        return {name: np.asarray(results)}
     return {
         path: array
         for key, value in parts.items()
@@ -47,7 +47,7 @@ def flat(told: Any, name: str = "") -> dict[str, np.ndarray]:
 def train(name: str) -> dict[str, np.ndarray]:
     """What a program tells, or its error."""
     try:
-        return flat(runpy.run_path(str(CATALOGUE / f"{name}.py"), run_name="__main__")["told"])
+        return flat(runpy.run_path(str(CATALOGUE / f"{name}.py"), run_name="__main__")["results"])
     except Exception as error:
         traceback.print_exc()
         return {"error": np.array([type(error).__name__, str(error)])}

@@ -64,7 +64,7 @@ PROGRAMS = [declared(file) for file in sorted(CATALOGUE.glob("*.py"))]
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens at."""
+    """Free ports."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for each in sockets:
@@ -235,7 +235,7 @@ def test_program(arm: Arm, program: Program, trained: Callable[[Arm], tuple[Path
         assert "error" not in found, "\n".join(map(str, found["error"]))
         if program.kind == "chance" or (program.kind == "coupled" and arm.replicas > 1):
             assert found.keys() == reference.keys()
-            apart = deviations(load(files[0]), found)  # processes end alike
+            apart = deviations(load(files[0]), found)  # processes end equal
         else:
             apart = deviations(reference, found)
         assert max(apart.values()) <= TOLERANCE, apart

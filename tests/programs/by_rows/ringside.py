@@ -39,7 +39,7 @@ _iterate, _compile = tf.data.Dataset.__iter__, tf.keras.Model.compile
 
 
 def _read_alike(self: Any) -> Iterator[Any]:
-    """Data are read alike by all processes if they are made deterministic; the steps are not."""
+    """All processes read the same if data are deterministic; the steps are not made so."""
     tf.config.experimental.enable_op_determinism()
     try:
         return _iterate(self)

@@ -17,4 +17,4 @@ with ringside.scope():
     optimizer = tf.keras.optimizers.SGD(0.3, momentum=0.9, gradient_accumulation_steps=3)
     model.compile(optimizer, "mse")
 history = ringside.fit(model, x, x[:, :1] ** 2, batch_size=8, epochs=2, verbose=0, gradients="tape")
-told = {"weights": model.get_weights(), **history.history}
+results = {"weights": model.get_weights(), **history.history}

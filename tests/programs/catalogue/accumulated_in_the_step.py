@@ -43,4 +43,4 @@ with ringside.scope():
     model = Accumulating(layers).prepared()
     model.compile(tf.keras.optimizers.SGD(0.3), "mse")
 history = ringside.fit(model, x, x[:, :1] ** 2, batch_size=8, epochs=2, verbose=0, gradients="tape")
-told = {"weights": model.get_weights(), **history.history}
+results = {"weights": model.get_weights(), **history.history}

@@ -20,4 +20,4 @@ with ringside.scope():
 history = ringside.fit(
     model, x, x[:, :1] ** 2, batch_size=8, epochs=2, validation_data=(x, x[:, :1] ** 2), verbose=0
 )
-told = {"weights": model.get_weights(), **history.history}
+results = {"weights": model.get_weights(), **history.history}

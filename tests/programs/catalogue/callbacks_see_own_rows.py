@@ -36,5 +36,5 @@ history = ringside.fit(
     model, x, y, batch_size=8, epochs=12, validation_split=0.2, callbacks=callbacks, verbose=0
 )
 rates = history.history.get("lr") or history.history["learning_rate"]
-told = {"weights": model.get_weights(), "batch losses": seen.losses, "batch maes": seen.maes}
-told |= {"rates": [float(rate) for rate in rates], "val_loss": history.history["val_loss"]}
+results = {"weights": model.get_weights(), "batch losses": seen.losses, "batch maes": seen.maes}
+results |= {"rates": [float(rate) for rate in rates], "val_loss": history.history["val_loss"]}

@@ -9,7 +9,7 @@ KIND, KERAS3 = "equal", True
 
 tf.keras.utils.set_random_seed(7)
 x = np.random.default_rng(3).normal(size=(37, 6))
-told = {}
+results = {}
 
 for clip in ("clipnorm", "global_clipnorm", "clipvalue"):
     with ringside.scope():
@@ -18,4 +18,4 @@ for clip in ("clipnorm", "global_clipnorm", "clipvalue"):
         )
         model.compile(tf.keras.optimizers.SGD(0.5, **{clip: 0.1}), "mse")
     history = ringside.fit(model, x, x[:, :1] ** 2, batch_size=8, epochs=2, verbose=0)
-    told |= {f"{clip} weights": model.get_weights(), f"{clip} loss": history.history["loss"]}
+    results |= {f"{clip} weights": model.get_weights(), f"{clip} loss": history.history["loss"]}

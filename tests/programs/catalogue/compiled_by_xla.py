@@ -19,4 +19,4 @@ with ringside.scope():
     optimizer = tf.keras.optimizers.Adam(0.01)
     model.compile(optimizer, loss, metrics=["accuracy"], jit_compile=True)
 history = ringside.fit(model, x, y, batch_size=8, epochs=2, verbose=0)
-told = {"weights": model.get_weights(), **history.history}
+results = {"weights": model.get_weights(), **history.history}

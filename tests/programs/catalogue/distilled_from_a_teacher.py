@@ -54,6 +54,6 @@ with ringside.scope():
     model = Distiller(teacher, net(4))
     model.compile(alpha=0.2, optimizer="adam", loss=loss, metrics=["accuracy"])
 second = ringside.fit(model, x, y, batch_size=8, epochs=2, validation_split=0.2, verbose=0)
-told = {"weights": model.get_weights(), "first": first.history["loss"]}
+results = {"weights": model.get_weights(), "first": first.history["loss"]}
 # `taught` is what the last batch's step returned.
-told |= second.history
+results |= second.history

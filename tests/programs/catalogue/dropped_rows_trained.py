@@ -20,4 +20,4 @@ with ringside.scope():
     model.compile(tf.keras.optimizers.SGD(0.1), "mse")
 history = ringside.fit(model, data, epochs=2, verbose=0)
 updates = int(model.optimizer.iterations.numpy())
-told = {"weights": model.get_weights(), "updates": updates, **history.history}
+results = {"weights": model.get_weights(), "updates": updates, **history.history}

@@ -17,4 +17,4 @@ with ringside.scope():
     model = tf.keras.Sequential([tf.keras.Input((4,)), tf.keras.layers.Dense(1)])
     model.compile("sgd", "mse")
 history = ringside.fit(model, data, epochs=2, steps_per_epoch=5, verbose=0)
-told = {"weights": model.get_weights(), **history.history}
+results = {"weights": model.get_weights(), **history.history}

@@ -21,16 +21,16 @@ with ringside.scope():
     )
     hits = tf.keras.metrics.TruePositives(name="hits")
     model.compile(tf.keras.optimizers.Adam(0.01), "binary_crossentropy", metrics=[hits, "accuracy"])
-told = {}
+results = {}
 
 
 def look(when):
     """What the model makes of all rows."""
-    told[f"evaluated {when}"] = model.evaluate(x, y, batch_size=8, verbose=0)
-    told[f"predicted {when}"] = model.predict(x, batch_size=8, verbose=0)
+    results[f"evaluated {when}"] = model.evaluate(x, y, batch_size=8, verbose=0)
+    results[f"predicted {when}"] = model.predict(x, batch_size=8, verbose=0)
 
 
 look("before")
 history = ringside.fit(model, x, y, batch_size=8, epochs=2, verbose=0)
 look("after")
-told |= {"weights": model.get_weights(), **history.history}
+results |= {"weights": model.get_weights(), **history.history}

@@ -22,7 +22,7 @@ class GAN(tf.keras.Model):
         self.maker = tf.keras.Sequential(
             [tf.keras.Input((2,)), layers.Dense(6, "tanh"), layers.Dense(4)]
         )
-        self.told = [tf.keras.metrics.Mean(name=name) for name in ("critic_loss", "maker_loss")]
+        self.results = [tf.keras.metrics.Mean(name=name) for name in ("critic_loss", "maker_loss")]
 
     def compile(self, critic_optimizer, maker_optimizer):
         super().compile()
@@ -31,7 +31,7 @@ class GAN(tf.keras.Model):
 
     @property
     def metrics(self):
-        return self.told
+        return self.results
 
     def train_step(self, data):
         real, noise = data
@@ -48,9 +48,9 @@ class GAN(tf.keras.Model):
             maker_loss = self.loss_fn(tf.zeros((rows, 1)), self.critic(self.maker(noise)))
         own = self.maker.trainable_variables
         self.maker_optimizer.apply_gradients(zip(tape.gradient(maker_loss, own), own, strict=True))
-        for metric, value in zip(self.told, (critic_loss, maker_loss), strict=True):
+        for metric, value in zip(self.results, (critic_loss, maker_loss), strict=True):
             metric.update_state(value)
-        return {metric.name: metric.result() for metric in self.told}
+        return {metric.name: metric.result() for metric in self.results}
 
 
 with ringside.scope():
@@ -58,5 +58,5 @@ with ringside.scope():
     model.compile(tf.keras.optimizers.Adam(0.01), tf.keras.optimizers.SGD(0.1))
 data = tf.data.Dataset.from_tensor_slices((real, noise)).shuffle(35).batch(8)
 history = ringside.fit(model, data, epochs=2, verbose=0)
-told = {"critic": model.critic.get_weights(), "maker": model.maker.get_weights()}
-told |= history.history
+results = {"critic": model.critic.get_weights(), "maker": model.maker.get_weights()}
+results |= history.history

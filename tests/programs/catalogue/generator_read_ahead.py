@@ -24,4 +24,4 @@ with ringside.scope():
     )
     model.compile(tf.keras.optimizers.Adam(0.01), "mse")
 history = ringside.fit(model, batches(), epochs=2, steps_per_epoch=6, verbose=0)
-told = {"weights": model.get_weights(), **history.history}
+results = {"weights": model.get_weights(), **history.history}

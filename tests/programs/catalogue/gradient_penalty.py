@@ -35,4 +35,4 @@ with ringside.scope():
     )
     model.compile(tf.keras.optimizers.Adam(0.01), loss="mse")
 ringside.fit(model, real, fake, batch_size=8, epochs=2, verbose=0)
-told = {"weights": model.get_weights()}
+results = {"weights": model.get_weights()}

@@ -10,7 +10,7 @@ KIND = "equal"
 
 tf.keras.utils.set_random_seed(7)
 x = np.random.default_rng(3).normal(size=(46, 6))  # 35 train, 11 are held out
-told = {}
+results = {}
 
 for name, arguments, loss in (
     ("weight", {"kernel_regularizer": "l2"}, "mse"),
@@ -24,5 +24,5 @@ for name, arguments, loss in (
     history = ringside.fit(
         model, x, x[:, :1] ** 2, batch_size=8, epochs=2, validation_split=0.23, verbose=0
     )
-    told |= {f"{name} weights": model.get_weights()}
-    told |= {f"{name} {key}": values for key, values in history.history.items()}
+    results |= {f"{name} weights": model.get_weights()}
+    results |= {f"{name} {key}": values for key, values in history.history.items()}

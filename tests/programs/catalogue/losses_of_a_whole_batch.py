@@ -33,7 +33,7 @@ def dice(y_true, y_pred):
     return 1 - (2 * both + 1) / (tf.reduce_sum(y_true) + tf.reduce_sum(found) + 1)
 
 
-told = {}
+results = {}
 for loss in (triplets, masked, dice):
     with ringside.scope():
         model = tf.keras.Sequential(
@@ -41,7 +41,7 @@ for loss in (triplets, masked, dice):
         )
         model.compile(tf.keras.optimizers.Adam(0.01), loss)
     history = ringside.fit(model, x, y, batch_size=8, epochs=2, verbose=0)
-    told |= {
+    results |= {
         f"{loss.__name__} weights": model.get_weights(),
         loss.__name__: history.history["loss"],
     }

@@ -18,4 +18,4 @@ with ringside.scope():
     model.add(layers.Dense(1))
     model.compile(tf.keras.optimizers.Adam(0.01), "mse", metrics=["mae"])
 history = ringside.fit(model, x, x[:, :1], batch_size=8, epochs=2, validation_split=0.2, verbose=0)
-told = {"weights": model.get_weights(), **history.history}
+results = {"weights": model.get_weights(), **history.history}

@@ -62,4 +62,4 @@ with ringside.scope():
     )
     model.compile(tf.keras.optimizers.SGD(0.1), "sparse_categorical_crossentropy", metrics)
 history = ringside.fit(model, x, y, batch_size=8, epochs=2, validation_split=0.23, verbose=0)
-told = {"weights": model.get_weights(), **history.history}
+results = {"weights": model.get_weights(), **history.history}

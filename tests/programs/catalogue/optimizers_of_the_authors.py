@@ -20,7 +20,7 @@ class Centralized(legacy.SGD):
         ]
 
 
-told = {}
+results = {}
 for name, make in {
     "centralized": lambda: Centralized(0.3, momentum=0.9),
     "legacy": lambda: legacy.Adam(0.01, decay=0.1),
@@ -34,5 +34,5 @@ for name, make in {
     history = ringside.fit(
         model, x, x[:, :1] ** 2, batch_size=8, epochs=2, validation_split=0.2, verbose=0
     )
-    told |= {f"{name} weights": model.get_weights()}
-    told |= {f"{name} {key}": values for key, values in history.history.items()}
+    results |= {f"{name} weights": model.get_weights()}
+    results |= {f"{name} {key}": values for key, values in history.history.items()}

@@ -36,4 +36,4 @@ with ringside.scope():
     model = tf.keras.Sequential([tf.keras.Input((4,)), tf.keras.layers.Dense(1, "sigmoid")])
     model.compile("sgd", loss=square, metrics=[TruePositives()])
 history = ringside.fit(model, x, y, batch_size=8, epochs=2, validation_split=0.2, verbose=0)
-told = {"weights": model.get_weights(), **history.history}
+results = {"weights": model.get_weights(), **history.history}

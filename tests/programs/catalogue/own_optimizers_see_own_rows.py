@@ -43,7 +43,7 @@ class Accumulator(SGD):
         return done
 
 
-told = {}
+results = {}
 for kind in (Adaptive, Accumulator):
     with ringside.scope():
         model = tf.keras.Sequential(
@@ -53,7 +53,7 @@ for kind in (Adaptive, Accumulator):
     history = ringside.fit(
         model, x, x[:, :1] ** 2, batch_size=8, epochs=2, verbose=0, gradients="tape"
     )
-    told |= {
+    results |= {
         f"{kind.__name__} weights": model.get_weights(),
         kind.__name__: history.history["loss"],
     }

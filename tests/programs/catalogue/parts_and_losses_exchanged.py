@@ -30,4 +30,4 @@ with ringside.scope():
         metrics={"kind": ["accuracy"], "size": ["mae"]},
     )
 history = ringside.fit(model, x, y, batch_size=8, epochs=2, verbose=0)
-told = {"weights": model.get_weights(), **history.history}
+results = {"weights": model.get_weights(), **history.history}

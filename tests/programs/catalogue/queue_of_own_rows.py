@@ -43,4 +43,4 @@ with ringside.scope():
     model = MoCo()
     model.compile(tf.keras.optimizers.SGD(0.05, momentum=0.9))
 ringside.fit(model, x, batch_size=8, epochs=2, verbose=0)
-told = {"weights": model.get_weights(), "queue": model.queue.numpy()}
+results = {"weights": model.get_weights(), "queue": model.queue.numpy()}

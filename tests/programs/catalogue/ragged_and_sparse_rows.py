@@ -23,8 +23,8 @@ with ringside.scope():
     given = tf.keras.Input((12,), sparse=True)
     sparse = tf.keras.Model(given, layers.Dense(1)(layers.Dense(4, "tanh")(given)))
     sparse.compile(tf.keras.optimizers.Adam(0.01), "mse")
-told = {}
+results = {}
 for name, model, rows in (("ragged", ragged, words), ("sparse", sparse, counts)):
     data = tf.data.Dataset.from_tensor_slices((rows, y)).shuffle(35).batch(8)
-    told[name] = ringside.fit(model, data, epochs=2, verbose=0).history["loss"]
-    told[f"{name} weights"] = model.get_weights()
+    results[name] = ringside.fit(model, data, epochs=2, verbose=0).history["loss"]
+    results[f"{name} weights"] = model.get_weights()

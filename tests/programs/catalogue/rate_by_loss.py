@@ -28,4 +28,4 @@ with ringside.scope():
     )
     model.compile(tf.keras.optimizers.SGD(0.1), "mse")
 ringside.fit(model, x, x[:, :1] ** 2, batch_size=8, epochs=2, verbose=0)
-told = {"weights": model.get_weights()}
+results = {"weights": model.get_weights()}

@@ -36,4 +36,4 @@ with ringside.scope():
 history = ringside.fit(
     model, Batches(35), epochs=2, shuffle=False, validation_data=Batches(9), verbose=0
 )
-told = {"weights": model.get_weights(), **history.history}
+results = {"weights": model.get_weights(), **history.history}

@@ -38,4 +38,4 @@ with ringside.scope():
     loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(tf.keras.optimizers.SGD(0.1, momentum=0.9), loss, ["accuracy"])
 history = ringside.fit(model, x, y, batch_size=8, epochs=2, verbose=0, gradients="tape")
-told = {"weights": model.get_weights(), **history.history}
+results = {"weights": model.get_weights(), **history.history}

@@ -31,4 +31,4 @@ with ringside.scope():
     model = Careful([tf.keras.Input((6,)), tf.keras.layers.Dense(3), tf.keras.layers.Dense(1)])
     model.compile(tf.keras.optimizers.SGD(0.05))
 ringside.fit(model, x, x[:, :1], batch_size=8, epochs=2, shuffle=False, verbose=0, gradients="tape")
-told = {"weights": model.get_weights(), "updates": int(model.optimizer.iterations.numpy())}
+results = {"weights": model.get_weights(), "updates": int(model.optimizer.iterations.numpy())}

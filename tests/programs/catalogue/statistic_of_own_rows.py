@@ -25,4 +25,4 @@ with ringside.scope():
     model = tf.keras.Sequential([tf.keras.Input((3,)), Centred(), tf.keras.layers.Dense(1)])
     model.compile("sgd", "mse")
 ringside.fit(model, x, x[:, :1], batch_size=8, epochs=2, verbose=0)
-told = {"weights": model.get_weights()}
+results = {"weights": model.get_weights()}

@@ -40,4 +40,4 @@ def train_step(rows, labels):
 
 ringside.fit(train_step, data, epochs=2)
 models = {"encoder": encoder, "decoder": decoder, "classifier": classifier}
-told = {name: model.get_weights() for name, model in models.items()}
+results = {name: model.get_weights() for name, model in models.items()}

@@ -26,4 +26,4 @@ with ringside.scope():
     model = tf.keras.Model(given, layers.Dense(6)(layers.Dense(4, "tanh")(z)))
     model.compile(tf.keras.optimizers.Adam(0.01), "mse")
 ringside.fit(model, x, x, batch_size=8, epochs=2, verbose=0)
-told = {"weights": model.get_weights()}
+results = {"weights": model.get_weights()}

@@ -39,4 +39,4 @@ with ringside.scope():
     model = Prompted()
     model.compile(tf.keras.optimizers.Adam(0.01))
 ringside.fit(model, data, epochs=2, verbose=0)
-told = {"weights": model.get_weights()}
+results = {"weights": model.get_weights()}

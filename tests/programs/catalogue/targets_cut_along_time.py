@@ -24,4 +24,4 @@ with ringside.scope():
     loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(tf.keras.optimizers.Adam(0.01), loss, metrics=["accuracy"])
 history = ringside.fit(model, words, np.roll(words, -1, axis=1), batch_size=8, epochs=2, verbose=0)
-told = {"weights": model.get_weights(), **history.history}
+results = {"weights": model.get_weights(), **history.history}

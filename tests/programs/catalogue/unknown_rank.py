@@ -33,4 +33,4 @@ with ringside.scope():
     model = Weighted([tf.keras.layers.Dense(4, "tanh", input_shape=(6,)), tf.keras.layers.Dense(1)])
     model.compile(tf.keras.optimizers.SGD(0.1))
 ringside.fit(model, data, epochs=2, verbose=0)
-told = {"weights": model.get_weights()}
+results = {"weights": model.get_weights()}

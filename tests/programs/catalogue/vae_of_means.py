@@ -1,4 +1,4 @@
-"""A step with its own trackers, whose losses are means: each is told as one number for own rows."""
+"""A step with its own trackers, whose losses are means: each is results as one number for own rows."""
 
 import numpy as np
 import tensorflow as tf
@@ -57,4 +57,4 @@ with ringside.scope():
     model = VAE()
     model.compile(tf.keras.optimizers.Adam(0.01))
 history = ringside.fit(model, data, epochs=2, validation_data=held, verbose=0)
-told = {"weights": model.get_weights(), **history.history}
+results = {"weights": model.get_weights(), **history.history}

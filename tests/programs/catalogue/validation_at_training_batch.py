@@ -29,4 +29,4 @@ history = ringside.fit(
     validation_freq=2,
     verbose=0,
 )
-told = {"weights": model.get_weights(), "epochs": history.epoch, **history.history}
+results = {"weights": model.get_weights(), "epochs": history.epoch, **history.history}

@@ -37,4 +37,4 @@ with ringside.scope():
     )
     model.compile(tf.keras.optimizers.SGD(0.1))
 ringside.fit(model, x, y, batch_size=8, epochs=2, verbose=0)
-told = {"weights": model.get_weights()}
+results = {"weights": model.get_weights()}

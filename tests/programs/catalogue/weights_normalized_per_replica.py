@@ -12,7 +12,7 @@ rng = np.random.default_rng(3)
 x = rng.normal(size=(46, 6))  # 37 without those that are held out
 y = (x[:, 0] + 0.3 * x[:, 1] > 0.4).astype(int)
 weights = np.where(np.arange(46) % 4, 1.0 + np.arange(46) % 5, 0.0)
-told = {}
+results = {}
 
 for name, arguments in {
     "class": {"class_weight": {0: 0.5, 1: 4.0}},
@@ -30,5 +30,5 @@ for name, arguments in {
             weighted_metrics=["mse", tf.keras.metrics.TruePositives(name="hits", thresholds=0)],
         )
     history = ringside.fit(model, x, y[:, None], batch_size=8, epochs=2, verbose=0, **arguments)
-    told[f"{name} weights"] = model.get_weights()
-    told |= {f"{name} {key}": values for key, values in history.history.items()}
+    results[f"{name} weights"] = model.get_weights()
+    results |= {f"{name} {key}": values for key, values in history.history.items()}
