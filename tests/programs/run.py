@@ -2,7 +2,7 @@
 
     python tests/programs/run.py FOLDER short_batch_as_full unseeded_shuffle …
 
-A program NAME leaves FOLDER/NAME.RANK.npz: its `results`, nested parts as `weights/0`; or its error.
+A program NAME leaves FOLDER/NAME.RANK.npz: its `results`, nested as `weights/0`; or its error.
 One that takes longer than a minute and a half ends the process, so that those that wait go on.
 """
 

@@ -38,7 +38,7 @@ _steps = Steps(_backend)
 _iterate, _compile = tf.data.Dataset.__iter__, tf.keras.Model.compile
 
 
-def _read_alike(self: Any) -> Iterator[Any]:
+def _read_the_same(self: Any) -> Iterator[Any]:
     """All processes read the same if data are deterministic; the steps are not made so."""
     tf.config.experimental.enable_op_determinism()
     try:
@@ -53,7 +53,7 @@ def _compiled(self: Any, *args: Any, **kwargs: Any) -> None:
     _steps.take(self)
 
 
-tf.data.Dataset.__iter__, tf.keras.Model.compile = _read_alike, _compiled
+tf.data.Dataset.__iter__, tf.keras.Model.compile = _read_the_same, _compiled
 
 
 def scope() -> Any:

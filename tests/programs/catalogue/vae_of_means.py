@@ -1,4 +1,4 @@
-"""A step with its own trackers, whose losses are means: each is results as one number for own rows."""
+"""A step with its own trackers, whose losses are means: each is one number for own rows."""
 
 import numpy as np
 import tensorflow as tf

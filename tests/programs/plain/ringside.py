@@ -10,7 +10,7 @@ from tensorflow.python.framework.config import disable_op_determinism
 _iterate = tf.data.Dataset.__iter__
 
 
-def _read_alike(self: Any) -> Iterator[Any]:
+def _read_the_same(self: Any) -> Iterator[Any]:
     """All processes read the same if data are deterministic; the steps are not made so."""
     tf.config.experimental.enable_op_determinism()
     try:
@@ -19,7 +19,7 @@ def _read_alike(self: Any) -> Iterator[Any]:
         disable_op_determinism()
 
 
-tf.data.Dataset.__iter__ = _read_alike
+tf.data.Dataset.__iter__ = _read_the_same
 
 
 def scope() -> Any:
