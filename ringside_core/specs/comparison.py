@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from ringside_core.specs.arm import Arm
-from ringside_core.specs.certificate import Certificate, DetectionMatrix
+from ringside_core.specs.certificate import Certificate
 from ringside_core.specs.communication import Communication, Link
 from ringside_core.specs.errors import RefusalError
 from ringside_core.specs.hostfile import Host
@@ -214,7 +214,6 @@ class Comparison(Document):
         communication: the newest measurement of collectives on this machine; None: there is none.
         certificates: one for each arm that was verified, by its label. An arm without one was never
             verified.
-        detection: what the gate did with deliberate mistakes; None: it was not asked.
         verify: whether the arms were to be certified first.
         trials_each: of the search for settings, for each arm; 0: none was asked for.
         deadline_s: a run without progress for so long ended as hung.
@@ -232,11 +231,11 @@ class Comparison(Document):
         links_at_end: the same after the last round.
         last_run: SHA-256 of the JSON of the last run; empty: there is none, or the file is older.
 
-    Schema history: 6 `shared` holds the `resources` of a replica. Files of version 5 are read, with
-    these as three fields; older ones are refused.
+    Schema history: 6 `shared` holds the `resources` of a replica; 5 had these as three fields.
+    7 `detection`, of deliberate mistakes, is gone. Files of version 4 and older are refused.
     """
 
-    SCHEMA_VERSION: ClassVar[int] = 6
+    SCHEMA_VERSION: ClassVar[int] = 7
 
     name: str
     created_unix_s: UnixSeconds
@@ -249,7 +248,6 @@ class Comparison(Document):
     not_run: tuple[NotRun, ...] = ()
     runs: tuple[Run, ...] = Field(default=())
     certificates: tuple[Certificate, ...] = ()
-    detection: DetectionMatrix | None = None
     asked: Rounds = Rounds()
     ended_because: str = ""
     looks: tuple[Look, ...] = ()
@@ -344,13 +342,15 @@ class Comparison(Document):
     @classmethod
     def _migrated(cls, body: dict[str, Any], version: int) -> tuple[dict[str, Any], int]:
         shared = body.get("shared")
-        if version != 5 or not isinstance(shared, dict):
+        if version not in (5, 6) or not isinstance(shared, dict):
             return body, version
-        shared["resources"] = {
-            name: shared.pop(name, shared.pop(f"{name}_per_replica", None))
-            for name in Resources.model_fields
-        }
-        return body, 6
+        if version == 5:
+            shared["resources"] = {
+                name: shared.pop(name, shared.pop(f"{name}_per_replica", None))
+                for name in Resources.model_fields
+            }
+        body.pop("detection", None)
+        return body, 7
 
 
 def _named(hosts: Iterable[Host]) -> str:

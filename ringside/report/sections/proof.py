@@ -1,12 +1,10 @@
-"""The proof that arms compute the same: certificates, and deliberate mistakes that test them."""
+"""The proof that arms compute the same: certificates."""
 
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from ringside.report.blocks import (
     Block,
-    Bullets,
     Cell,
     Column,
     Heading,
@@ -22,35 +20,12 @@ from ringside_core.specs import (
     Certificate,
     Check,
     Comparison,
-    ControlResult,
-    DetectionMatrix,
     Deviation,
 )
 from ringside_core.text import listed, plural
 
 NOT_COMPARABLE = "not comparable"
-CHECK_NAME_LENGTH = 40
-ARMS_IN_SIGHT = 8  # columns of the matrix of mistakes that a wide screen shows at once
 EVALUATION = ("evaluation", "prediction")
-
-
-@dataclass(frozen=True)
-class Detection:
-    """The detection matrix in words.
-
-    Attributes:
-        passed: whether every mistake was caught, and nothing else was.
-        notes: on cells of the table: (number, text).
-        alarms: false alarms, in clean runs.
-        origin: where and when the matrix was made.
-    """
-
-    answer: str
-    passed: bool
-    table: Table
-    notes: tuple[tuple[str, str], ...]
-    alarms: tuple[str, ...]
-    origin: str
 
 
 @dataclass(frozen=True)
@@ -69,13 +44,12 @@ class Proof:
     certain: bool
     table: Table
     by_design: tuple[tuple[str, str], ...]
-    detection: Detection | None
     coverage: tuple[tuple[str, str], ...]
     losses: str
 
 
-def proof_of(summary: Summary, detection: DetectionMatrix | None) -> Proof:
-    """Everything that a report says about certificates and deliberate mistakes."""
+def proof_of(summary: Summary) -> Proof:
+    """Everything that a report says about certificates."""
     # A twin has the certificate of its arm.
     arms = [row for row in summary.arms if not row.arm.twin_of]
     noted = [one for row in arms if row.certificate for one in row.certificate.by_design]
@@ -84,7 +58,6 @@ def proof_of(summary: Summary, detection: DetectionMatrix | None) -> Proof:
         certain=all(row.comparable for row in arms),
         table=_certificates_table(arms),
         by_design=tuple(dict.fromkeys(_by_design(one) for one in noted)),
-        detection=None if detection is None else _detection(detection),
         coverage=coverage_lines([row.certificate for row in arms if row.certificate]),
         losses=str(summary.losses),
     )
@@ -265,64 +238,8 @@ def _by_design(one: ByDesign) -> tuple[str, str]:
     return one.layer, f"{one.differs}; {one.treated}"
 
 
-# Mistakes
-
-
-def _detection(matrix: DetectionMatrix) -> Detection:
-    notes: dict[str, str] = {}
-    results = results_by_cell(matrix)
-    columns = [Column("Mistake", numeric=False), *(Column(a, numeric=False) for a in matrix.arms)]
-    rows = tuple(
-        (
-            Cell(control.name, control.mistake),
-            *(_detection_cell(results.get((control.name, arm)), notes) for arm in matrix.arms),
-        )
-        for control in matrix.controls
-    )
-    made = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(matrix.created_unix_s))
-    return Detection(
-        answer=detection_answer(matrix),
-        passed=matrix.passed,
-        table=Table(
-            tuple(columns),
-            rows,
-            label="Deliberate mistakes and whether each arm's was caught",
-            kind="matrix",
-        ),
-        notes=tuple((number, text) for text, number in notes.items()),
-        alarms=matrix.false_alarms,
-        origin=f"Made on {matrix.machine.host}, {made}, with code {matrix.code_version[:8]}.",
-    )
-
-
-def results_by_cell(matrix: DetectionMatrix) -> dict[tuple[str, str], ControlResult]:
-    """The results by (mistake, arm)."""
-    return {(one.control, one.arm): one for one in matrix.results}
-
-
-def detection_answer(matrix: DetectionMatrix) -> str:
-    """How many mistakes were caught, which were missed, and how many false alarms there were."""
-    alarms = plural(len(matrix.false_alarms), "false alarm")
-    told = (
-        f"{matrix.caught} of {matrix.applicable} caught, {alarms} in "
-        f"{plural(matrix.clean_runs, 'clean run')}."
-    )
-    missed = [f"{one.control} in {one.arm}" for one in matrix.results if one.caught is False]
-    return f"{told} MISSED: {listed(missed)}." if missed else told
-
-
-def _detection_cell(result: ControlResult | None, notes: dict[str, str]) -> Cell:
-    if result is None:
-        return Cell("not tried")
-    if result.caught:
-        check, colon, _ = result.by.partition(": ")
-        return Cell("caught", check if colon and len(check) <= CHECK_NAME_LENGTH else "")
-    note = f"note {notes.setdefault(result.by, str(len(notes) + 1))}" if result.by else ""
-    return Cell("cannot be made", note) if result.caught is None else Cell("MISSED", note, bad=True)
-
-
 def proof_section(comparison: Comparison, proof: Proof, evidence: Table) -> Section:
-    """Certificates, deliberate mistakes, and what the timed runs recorded."""
+    """Certificates, and what the timed runs recorded."""
     blocks: list[Block] = []
     if proof.coverage:
         blocks.append(Terms(proof.coverage))
@@ -333,31 +250,14 @@ def proof_section(comparison: Comparison, proof: Proof, evidence: Table) -> Sect
         blocks.append(proof.table)
     if proof.by_design:
         blocks += [Heading("Differs on purpose, and how it was treated"), Terms(proof.by_design)]
-    if one := proof.detection:
-        blocks += [
-            Heading("Would a mistake be caught?"),
-            Text(one.answer),
-            Text(_about_mistakes(one)),
-            one.table,
-        ]
-        if one.notes:
-            notes = tuple((f"note {number}", text) for number, text in one.notes)
-            blocks.append(Terms(notes, label="Notes to the mistakes"))
-        if one.alarms:
-            blocks += [Text("False alarms:"), Bullets(tuple((alarm, "") for alarm in one.alarms))]
     blocks += [Heading("What the timed runs computed"), evidence]
     if proof.losses:
         blocks.append(Text(proof.losses))
-    sure = proof.certain and (proof.detection is None or proof.detection.passed)
     return Section(
-        "same", "Did they compute the same?", "Proof", proof.answer, tuple(blocks), sure=sure
+        "same",
+        "Did they compute the same?",
+        "Proof",
+        proof.answer,
+        tuple(blocks),
+        sure=proof.certain,
     )
-
-
-def _about_mistakes(one: Detection) -> str:
-    """How to read the matrix, which may have more arms than a screen shows."""
-    arms = len(one.table.columns) - 1
-    told = f"Each deliberate mistake was made in each arm in which it is possible. {one.origin}"
-    if arms > ARMS_IN_SIGHT:
-        told += f" All {arms} arms have a column; the table scrolls sideways."
-    return told

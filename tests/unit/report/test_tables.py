@@ -13,9 +13,8 @@ from ringside.stats.figure import Interval
 from ringside.stats.summary import Efficiency, summarize
 from tests.unit.report.bout import bout
 from tests.unit.report.judged import bare, judged
-from tests.unit.report.proofs import matrix
 from tests.unit.report.small import small
-from tests.unit.report.views import bout_plots, bout_view, mixed_view
+from tests.unit.report.views import bout_plots, bout_view
 
 
 def test_an_efficiency_has_its_unit_and_its_base() -> None:
@@ -98,17 +97,6 @@ def test_the_rule_of_no_interval_is_said_once() -> None:
     assert isinstance(text, Text) and text.text.count("has no interval") == 1
     assert "Time = paid once + epochs × seconds for an epoch." in text.text
     assert "interval" not in str(table)
-
-
-def test_a_matrix_that_is_wider_than_the_screen_says_so() -> None:
-    """So arms out of sight are not taken as left out."""
-    texts = [one.text for one in mixed_view().section("same").blocks if isinstance(one, Text)]
-
-    assert any("All 15 arms have a column; the table scrolls" in one for one in texts)
-    labels = [arm.label for arm in small().arms]
-    few = view_of(small().replace(detection=matrix(*labels))).section("same").blocks
-    assert any("deliberate mistake" in str(one) for one in few)
-    assert not any("scrolls" in str(one) for one in few)
 
 
 def test_what_has_a_row_for_each_run_is_not_in_markdown() -> None:

@@ -20,6 +20,14 @@ def test_one_of_the_two_batches_is_given() -> None:
             shared.replace(**batches)
 
 
+def test_a_file_of_schema_6_is_read() -> None:
+    """It had what became of deliberate mistakes."""
+    new = comparison_of([arm_of("serial")], [])
+    body = {**json.loads(new.to_json()), "detection": {"arms": ["serial"]}, "schema_version": 6}
+
+    assert Comparison.from_json(json.dumps(body)) == new
+
+
 def test_a_file_of_schema_5_is_read() -> None:
     """There `shared` had the cores and threads of a replica as fields of its own."""
     new = comparison_of([arm_of("serial")], [])
