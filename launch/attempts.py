@@ -44,7 +44,7 @@ class Attempt(Noun):
     Attributes:
         resized: it was ended so that the next one has more replicas.
         updates: that it made; of a script, in its last `fit`.
-        lost: of them, those that the next attempt had to make again; None: nobody went on, or the
+        lost: of them, those that the next attempt had to make again; None: none followed, or the
             next attempt ended in another `fit` of the script.
     """
 
@@ -69,10 +69,7 @@ class Attempts(Document):
 
 
 def set_aside(run_dir: Path) -> PositiveInt | None:
-    """Move what an ended attempt has left out of the way.
-
-    Returns:
-        Its number; None: there is nothing.
+    """Move what an ended attempt has left out of the way; returns its number, if there is one.
 
     Raises:
         RefusalError: it has not ended.
@@ -85,9 +82,9 @@ def set_aside(run_dir: Path) -> PositiveInt | None:
             received=f"{run_dir}, in which another launcher works",
             advice="Wait for its end, or end it.",
         )
-    earlier = [int(one.name) for one in (run_dir / ATTEMPTS).glob("*") if one.name.isdigit()]
+    earlier = [int(path.name) for path in (run_dir / ATTEMPTS).glob("*") if path.name.isdigit()]
     number = max(earlier, default=1)
-    later_fits = [str(one.relative_to(run_dir)) for one in run_dir.glob("fit-*/records")]
+    later_fits = [str(path.relative_to(run_dir)) for path in run_dir.glob("fit-*/records")]
     names = [name for name in (*FOLDERS, SPEC, *later_fits) if (run_dir / name).exists()]
     # A disk that was full then may have let only some of them go.
     if any((run_dir / ATTEMPTS / str(number) / name).exists() for name in names):
@@ -114,7 +111,7 @@ def attempt(
         run_dir: its folder.
         start: starts an attempt there.
         restarts: at most.
-        say: told of each attempt that is not the last.
+        say: called with a line about each attempt that is not the last.
 
     Returns:
         What became of the last attempt, and of all.
@@ -128,10 +125,10 @@ def attempt(
     with Interrupts(saves=True) as interrupts:
         while True:
             execution = start(spec, interrupts)
-            at = _furthest(run_dir)
+            at = max(trainers_of(run_dir), key=lambda task: (task.fit, task.step), default=None)
             if at is not None and left is not None and at.fit == left.fit:
                 # Of the last one that trained, if one that did not came between.
-                last = max(n for n, one in enumerate(made) if one.updates)
+                last = max(n for n, earlier in enumerate(made) if earlier.updates)
                 made[last] = made[last].replace(lost=max(0, at.total_steps - left.steps_left))
             left = left if at is None else at
             resized = interrupts.has_resized() and execution.outcome.kind == "preempted"
@@ -142,35 +139,27 @@ def attempt(
                     write_whole(run_dir / SUMMARY, Attempts(attempts=tuple(made)).to_json())
             refused = execution.outcome.kind == "refused" and len(made) > 1
             again = (refused or execution.outcome.kind in AGAIN) and not interrupts.preempting
-            faults = sum(not one.resized for one in made)
+            faults = sum(not attempt.resized for attempt in made)
             if not again or faults > restarts:
                 return execution, Attempts(attempts=tuple(made))
             if not resized:
                 say(f"{execution.outcome}; restart {faults} of {restarts}")
             if len(made) > 1 and not updates:
-                _wait(NOT_YET_S, interrupts)
-            _set_aside_once_it_fits(run_dir, restarts, interrupts)
+                wait(NOT_YET_S, interrupts)
+            for tries in reversed(range(restarts + 1)):
+                try:
+                    set_aside(run_dir)
+                    break
+                except OSError as error:  # a full disk may have space again
+                    if not (tries and is_full(error)):
+                        raise
+                wait(NOT_YET_S, interrupts)
             if _checkpoints(run_dir) - found:
                 spec = spec.replace(resume_from=AUTO)
 
 
-def _set_aside_once_it_fits(run_dir: Path, tries: int, interrupts: Interrupts) -> None:
-    """Set an attempt aside; on a full disk, try again so often.
-
-    Raises:
-        OSError: there is no space yet.
-    """
-    for left in reversed(range(tries + 1)):
-        try:
-            set_aside(run_dir)
-            return
-        except OSError as error:
-            if not (left and is_full(error)):
-                raise
-        _wait(NOT_YET_S, interrupts)
-
-
-def _wait(seconds: float, interrupts: Interrupts) -> None:
+def wait(seconds: float, interrupts: Interrupts) -> None:
+    """Wait; a signal that was noted meanwhile is raised."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         interrupts.raise_noted()
@@ -179,12 +168,7 @@ def _wait(seconds: float, interrupts: Interrupts) -> None:
 
 def _checkpoints(run_dir: Path) -> set[tuple[str, int]]:
     """The checkpoints in a folder: name, and when it was written in nanoseconds."""
-    return {(one.name, one.stat().st_mtime_ns) for one in run_dir.glob("checkpoint*.npz")}
-
-
-def _furthest(run_dir: Path) -> Progress | None:
-    """Where the task was that had made the most updates; None: none has made any."""
-    return max(trainers_of(run_dir), key=lambda one: (one.fit, one.step), default=None)
+    return {(file.name, file.stat().st_mtime_ns) for file in run_dir.glob("checkpoint*.npz")}
 
 
 def trainers_of(run_dir: Path) -> list[Progress]:
@@ -193,4 +177,4 @@ def trainers_of(run_dir: Path) -> list[Progress]:
     with suppress(FileNotFoundError):  # another attempt begins, and the folder goes
         for file in (run_dir / "progress").iterdir():
             found.append(read_progress(file.name, file.read_text(errors="replace")))
-    return [one for one in found if one is not None and one.total_steps]
+    return [task for task in found if task is not None and task.total_steps]

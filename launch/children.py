@@ -11,7 +11,6 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from launch.logs import log_file
@@ -19,7 +18,7 @@ from launch.plan import LAUNCHER, LAUNCHER_NAME, Plan, Process
 from launch.remote import private, ssh, sweep
 from launch.site import PRELOAD
 from ringside_core.readings.process import start_ticks
-from ringside_core.specs.surroundings import HOROVODRUN
+from ringside_core.specs.surroundings import HOROVODRUN, NOT_SERVED
 
 # Between SIGTERM and SIGKILL: time for a task to write its record, and for horovodrun and mpirun
 # to end their ranks themselves.
@@ -30,7 +29,7 @@ SWEEPER = Path(sweep.__file__).resolve()
 
 
 def environment(parent: Mapping[str, str], process: Process, *, tell: str) -> dict[str, str]:
-    """The environment of a process: the parent's, without the variables of an outer launcher.
+    """The parent's environment without an outer launcher's variables, and the process's own.
 
     Args:
         parent: the environment of this process.
@@ -40,14 +39,13 @@ def environment(parent: Mapping[str, str], process: Process, *, tell: str) -> di
     inherited = {
         name: value
         for name, value in parent.items()
-        if name not in (*HOROVODRUN, "TF_CONFIG")
+        if name not in (*HOROVODRUN, "TF_CONFIG", *(row[1] for row in NOT_SERVED))
         and not name.startswith(("OMPI_COMM_WORLD_", "PMIX_", "RINGSIDE_"))
     }
-    inherited["PATH"] = search_path(parent)
-    if (library := process.env.get(PRELOAD)) and (users := parent.get(PRELOAD)):
-        inherited[PRELOAD] = f"{library}:{users}"
-        process = process.replace(env={k: v for k, v in process.env.items() if k != PRELOAD})
-    return {**inherited, **process.env, **({LAUNCHER: tell} if tell else {})}
+    own = {**process.env, **({LAUNCHER: tell} if tell else {})}
+    if PRELOAD in own and parent.get(PRELOAD):
+        own[PRELOAD] += f":{parent[PRELOAD]}"
+    return {**inherited, "PATH": search_path(parent), **own}
 
 
 def search_path(parent: Mapping[str, str]) -> str:
@@ -105,12 +103,7 @@ class Children:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._end()
 
     def alive(self) -> list[Child]:
@@ -155,7 +148,6 @@ class Children:
         self.started[process.name] = Child(process, popen, os.pidfd_open(popen.pid))
 
     def _wait_for_all(self, seconds: float) -> None:
-        """Return when every process has ended and was waited for, or after this time."""
         give_up = time.monotonic() + seconds
         while self.alive() and (left := give_up - time.monotonic()) > 0:
             self.wait(left)
@@ -165,13 +157,16 @@ class Children:
         if self._guard is not None and self._guard.poll() is None:
             return
         plan = self.plan
-        remote = [f"--remote={shlex.join(command)}" for command in self._afterwards()]
+        sweeps = (
+            ssh.remote_command(host, (plan.python, "-I", "-S", str(SWEEPER), plan.run_id))
+            for host in plan.remote_hosts
+        )
         self._guard = subprocess.Popen(
             [
                 *(sys.executable, "-I", "-S", str(SWEEPER), plan.run_id),
                 *("--when-gone", str(os.getpid())),
                 *("--run-dir", plan.run_dir, f"--scratch={plan.scratch}"),
-                *remote,
+                *(f"--remote={shlex.join(command)}" for command in (*sweeps, *plan.cleanup)),
             ],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -179,14 +174,6 @@ class Children:
             cwd="/",
             start_new_session=True,
         )
-
-    def _afterwards(self) -> list[list[str]]:
-        """Commands that the guard runs after our end."""
-        return [*self._remote_sweeps(), *map(list, self.plan.cleanup)]
-
-    def _remote_sweeps(self) -> list[list[str]]:
-        command = (self.plan.python, "-I", "-S", str(SWEEPER), self.plan.run_id)
-        return [list(ssh.remote_command(host, command)) for host in self.plan.remote_hosts]
 
     def _end(self) -> None:
         """End everything: by asking, then by SIGKILL, then every process with the run's id."""
@@ -197,7 +184,7 @@ class Children:
         self.survivors = list(map(str, sweep.kill_members(self.plan.run_id)))
         for child in stubborn:
             # It may have cleared its environment. Its group's id cannot belong to another yet,
-            # because nobody has waited for the group's leader.
+            # because its leader was not waited for.
             _signal_group(child, signal.SIGKILL)
         self._wait_for_all(KILL_S)
         failed = sweep.sweep_remote([*map(list, self.plan.cleanup)])

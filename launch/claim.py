@@ -48,13 +48,11 @@ def claimed(plan: Plan, run_dir: Path) -> TextIO | None:
 
 def goes_on(run_dir: Path) -> bool:
     """Whether the launcher of the run in a folder is alive: the kernel holds its lock till then."""
-    with suppress(FileNotFoundError), (run_dir / SPEC).open("rb") as file:
-        try:
+    try:
+        with (run_dir / SPEC).open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        except OSError:
-            return False
+    except OSError as error:
+        return isinstance(error, BlockingIOError)
     return False
 
 

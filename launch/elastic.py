@@ -1,12 +1,11 @@
 """A run on the hosts that are usable: fewer replicas after a fault, more when hosts are back."""
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from launch.attempts import trainers_of
+from launch.attempts import trainers_of, wait
 from launch.execute import refused
 from launch.flags import topology_for
 from launch.interrupts import Interrupts
@@ -29,7 +28,7 @@ class Elastic:
         hosts: those of the hostfile, which may change.
         placement: what else was said of the hosts.
         run_dir: folder of the run.
-        say: told of a size that is not that of the start before.
+        say: called with a line about each new size.
 
     Raises:
         RefusalError: the fewest are more than the most, or batches would be others at another size.
@@ -81,7 +80,7 @@ class Elastic:
             What became of it; refused: by now there is room for fewer than the fewest.
 
         Raises:
-            RefusalError: so it is at the first start.
+            RefusalError: there is none at the first start.
         """
         try:
             fitted, placement, problems = self._fit(spec, interrupts)
@@ -108,27 +107,25 @@ class Elastic:
             yield
             return
         own = Interrupts()  # stops the thread, which may wait for an answer of a host
-        thread = threading.Thread(target=self._watch, args=(fitted, interrupts, own), daemon=True)
+
+        def watch() -> None:
+            with suppress(SystemExit):
+                while True:
+                    wait(self._pause_s, own)
+                    with suppress(RefusalError, OSError):  # a disk may be away for a while
+                        grown, _, _ = self._fit(fitted, own)
+                        more = grown.topology.num_replicas > fitted.topology.num_replicas
+                        if more and trainers_of(self._run_dir):  # before, it has nothing to save
+                            self._grows_from = fitted.topology.num_replicas
+                            interrupts.resize()
+
+        thread = threading.Thread(target=watch, daemon=True)
         thread.start()
         try:
             yield
         finally:
             own.stop()
             thread.join()
-
-    def _watch(self, fitted: RunSpec, interrupts: Interrupts, own: Interrupts) -> None:
-        with suppress(SystemExit):
-            while True:
-                end = time.monotonic() + self._pause_s
-                while time.monotonic() < end:
-                    own.raise_noted()
-                    time.sleep(0.1)
-                with suppress(RefusalError, OSError):  # a disk may be away for a while
-                    grown, _, _ = self._fit(fitted, own)
-                    more = grown.topology.num_replicas > fitted.topology.num_replicas
-                    if more and trainers_of(self._run_dir):  # before, it has nothing to save
-                        self._grows_from = fitted.topology.num_replicas
-                        interrupts.resize()
 
     def _fit(self, spec: RunSpec, interrupts: Interrupts) -> tuple[RunSpec, Placement, list[str]]:
         hosts = self._hosts()

@@ -1,11 +1,13 @@
 """Run a plan: start its processes, watch them, end every one, and say what became of the run."""
 
+import math
 import os
 import shutil
 import sys
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
@@ -13,7 +15,7 @@ from launch.children import Child, Children, environment
 from launch.claim import FOLDERS, SPEC, claimed, remove, to_be_made, written
 from launch.interrupts import Interrupts
 from launch.logs import Follower, LogLimit, last_lines
-from launch.outcome import Evidence, Records, Verdict, judge
+from launch.outcome import Evidence, Records, judge
 from launch.plan import LAUNCHER_NAME, Plan
 from launch.remote import host_facts, ssh, sweep
 from launch.remote.host_facts import interfaces
@@ -34,6 +36,7 @@ LAST_LINES = 20
 # Time for a host to answer: ssh must connect (10 s, see ssh.OPTIONS) and start Python.
 FIRST_ANSWER_S = 30.0
 LAST_ANSWER_S = 5.0
+SCRIPT = Path(host_facts.__file__).resolve()
 
 
 def execute(
@@ -77,15 +80,14 @@ def execute(
     records = Records(plan)
     try:
         with claim:
-            execution = _refusal(plan, run_dir, interrupts) or _run(
-                plan,
-                records,
-                deadline_s=deadline_s,
-                follower=Follower(run_dir) if live else None,
-                on_progress=on_progress or (lambda progress: None),
-                interrupts=interrupts,
-                turns=turns,
-            )
+            if obstacle := _obstacle(plan, run_dir, interrupts):
+                execution = refused(obstacle)
+            else:
+                follower = Follower(run_dir) if live else None
+                on_progress = on_progress or (lambda progress: None)
+                execution = _run(
+                    plan, records, deadline_s, follower, on_progress, interrupts, turns
+                )
     except BaseException:
         records.finish()
         if not written(run_dir):
@@ -98,7 +100,7 @@ def execute(
 
 @cache  # once, however many runs there are
 def _warn_of_open_ports(hosts: tuple[str, ...], *, is_root: bool) -> None:
-    """Say who can reach the servers of a run: they ask nobody who he is."""
+    """Say who can reach the servers of a run: they ask for no password."""
     here = ", ".join(f"{name} {there[0]}" for name, there in interfaces().items() if name != "lo")
     where = f"this machine ({here or 'loopback only'})"
     power = "AS ROOT read and write any file" if is_root else "read and write your files"
@@ -110,19 +112,9 @@ def _warn_of_open_ports(hosts: tuple[str, ...], *, is_root: bool) -> None:
     )
 
 
-def _refusal(plan: Plan, run_dir: Path, interrupts: Interrupts | None) -> Execution | None:
-    """Prepare a run; None: it may begin."""
-    try:
-        reason = _prepare(plan, run_dir, interrupts)
-    except OSError as error:
-        reason = f"The folder of a run must be writable: {error}."
-    return refused(reason) if reason else None
-
-
 def _run(
     plan: Plan,
     records: Records,
-    *,
     deadline_s: float,
     follower: Follower | None,
     on_progress: Callable[[Progress], None],
@@ -172,10 +164,7 @@ def _run(
 
 
 def _pass_on(interrupts: Interrupts, plan: Plan, keepers: Keepers, watch: Watch) -> None:
-    """Ask a run that saves to end at the first SIGTERM, or to be resized; raise at other signals.
-
-    It raises too at a SIGTERM where no process would save yet.
-    """
+    """Ask a run that saves to end at the first SIGTERM, or to be resized; else raise."""
     if plan.spec.save == "all" and interrupts.preempts():
         keepers.tell(sweep.PREEMPT)
         begun = any(at.phase in SAVES for at in watch.latest.values())
@@ -187,108 +176,84 @@ def _pass_on(interrupts: Interrupts, plan: Plan, keepers: Keepers, watch: Watch)
 
 
 def pause_after(look_s: float) -> float:
-    """Seconds until the next look at all tasks, after one that took so long.
-
-    A look opens a file of each task, so of thousands, or on a slow disk, it is taken less often.
-    """
+    """Seconds until the next look at the files of all tasks, after one that took so long."""
     return min(max(POLL_S, look_s / LOOKING), RESTING_POLL_S)
 
 
 def refused(reason: str) -> Execution:
-    """What became of a run that nobody started."""
+    """The execution of a run that was not started."""
     return Execution(outcome=Outcome(kind="refused", reason=reason), records=(), wall_s=0.0)
 
 
-def _report(verdict: Verdict, plan: Plan, records: Records, wall_s: float) -> Execution:
-    run_dir = Path(plan.run_dir)
-    lines = last_lines(run_dir, verdict.task, LAST_LINES) if verdict.task else ()
-    if verdict.task and not lines:
-        # It did not reach its own log, so its output is in its launcher's log.
-        lines = last_lines(run_dir, LAUNCHER_NAME, LAST_LINES)
-    return Execution(
-        outcome=verdict.outcome,
-        records=records.finish(),
-        wall_s=wall_s,
-        failing_task=verdict.task,
-        last_lines=lines,
-    )
-
-
+@dataclass
 class _State:
     """The state of a run: it goes on, is in trouble, or is at its end."""
 
-    def __init__(
-        self,
-        children: Children,
-        records: Records,
-        watch: Watch,
-        keepers: Keepers,
-        deadline_s: float,
-    ) -> None:
-        self.evidence = Evidence()
-        self._keepers = keepers
-        self._children = children
-        self._records = records
-        self._watch = watch
-        self._deadline_s = deadline_s
-        self._give_up_at: float | None = None
-        self._closing = False
+    children: Children
+    records: Records
+    watch: Watch
+    keepers: Keepers
+    deadline_s: float
+    evidence: Evidence = field(default_factory=Evidence)
+    give_up_at: float = math.inf
+    closing: bool = False
 
     def over(self) -> bool:
         """Check everything once; returns True if there is nothing left to wait for."""
-        self._records.look()
-        for child in sorted(self._children.started.values(), key=lambda c: c.exited or 0.0):
+        self.records.look()
+        for child in sorted(self.children.started.values(), key=lambda c: c.exited or 0.0):
             if child.exited is not None and child not in self.evidence.exits:
                 self.evidence.exits.append(child)
-        alive = self._children.alive()
-        self.evidence.lost = self._keepers.lost()
+        alive = self.children.alive()
+        self.evidence.lost = self.keepers.lost()
         if not alive or self.evidence.lost:
             return True
         if all(child.process.serves for child in alive):
-            return self._close(alive)
-        if self._give_up_at is not None:
-            return time.monotonic() > self._give_up_at
-        if self._in_trouble():
-            self._give_up_at = time.monotonic() + REPORT_GRACE_S
-        else:
-            self.evidence.still_s, self.evidence.still = self._watch.standing_still(
-                self._deadline_s
-            )
-        return bool(self.evidence.still)
+            self._close(alive)
+        elif self.give_up_at == math.inf and self._in_trouble():
+            self.give_up_at = time.monotonic() + REPORT_GRACE_S
+        elif self.give_up_at == math.inf:
+            self.evidence.still_s, self.evidence.still = self.watch.standing_still(self.deadline_s)
+        return bool(self.evidence.still) or time.monotonic() > self.give_up_at
 
     def ended(self, plan: Plan, wall_s: float) -> Execution:
         """What became of it, once everything has ended."""
-        self._records.look()
-        self._watch.look()
-        self.evidence.progress = self._watch.latest
-        verdict = judge(plan, self._records, self.evidence)
-        return _report(verdict, plan, self._records, wall_s)
+        self.records.look()
+        self.watch.look()
+        self.evidence.progress = self.watch.latest
+        verdict = judge(plan, self.records, self.evidence)
+        # What did not reach its own log is in its launcher's log.
+        logs = (verdict.task, LAUNCHER_NAME) if verdict.task else ()
+        said = (last_lines(Path(plan.run_dir), log, LAST_LINES) for log in logs)
+        return Execution(
+            outcome=verdict.outcome,
+            records=self.records.finish(),
+            wall_s=wall_s,
+            failing_task=verdict.task,
+            last_lines=next(filter(None, said), ()),
+        )
 
     def look_for_lost_hosts(self) -> None:
         """After a bad end ask every host once more: a lost host's peers often complain first."""
-        if not (self._records.all_completed() or self.evidence.lost):
-            self.evidence.lost = self._keepers.roll_call(LAST_ANSWER_S)
+        if not (self.records.all_completed() or self.evidence.lost):
+            self.evidence.lost = self.keepers.roll_call(LAST_ANSWER_S)
 
-    def _close(self, servers: list[Child]) -> bool:
+    def _close(self, servers: list[Child]) -> None:
         """Only servers are left: tell each to stop once it serves. Before that it cannot hear."""
-        if not self._closing:
-            self._closing = True
-            self._give_up_at = time.monotonic() + SERVER_GRACE_S
+        if not self.closing:
+            self.closing = True
+            self.give_up_at = time.monotonic() + SERVER_GRACE_S
         for child in servers:
-            ready = self._watch.latest[child.process.name].phase == SERVING
+            ready = self.watch.latest[child.process.name].phase == SERVING
             if not child.told_to_stop and (ready or self._in_trouble()):
-                self._children.stop_gently(child)
-        return self._give_up_at is not None and time.monotonic() > self._give_up_at
+                self.children.stop_gently(child)
 
     def _in_trouble(self) -> bool:
         """Whether the run can no longer complete."""
-        if self._records.unreadable:
-            return True
-        if any(not record.outcome.completed for record in self._records.read.values()):
-            return True
-        return any(
-            child.process.name != LAUNCHER_NAME and not self._records.completed(child.process.name)
-            for child in self.evidence.exits
+        well = {LAUNCHER_NAME, *self.records.completed()}
+        return (
+            bool(self.records.unreadable or self.records.read.keys() - well)
+            or not {child.process.name for child in self.evidence.exits} <= well
         )
 
 
@@ -302,50 +267,30 @@ def _missing_program(plan: Plan) -> str:
     return ""
 
 
-def _prepare(plan: Plan, run_dir: Path, interrupts: Interrupts | None) -> str:
-    """Make the folders and write the plan's files; returns an obstacle, or an empty text."""
-    for folder in FOLDERS:
-        (run_dir / folder).mkdir(parents=True, exist_ok=True)
+def _obstacle(plan: Plan, run_dir: Path, interrupts: Interrupts | None) -> str:
+    """Make the folders, write the plan's files and ask every machine whether it is ready."""
+    try:
+        for folder in FOLDERS:
+            (run_dir / folder).mkdir(parents=True, exist_ok=True)
+        for name, text in plan.files.items():
+            write_whole(run_dir / name, text)
+    except OSError as error:
+        return f"The folder of a run must be writable: {error}."
     spec_file = run_dir / SPEC
-    for name, text in plan.files.items():
-        write_whole(run_dir / name, text)
-    return _local_obstacle(plan, spec_file) or _remote_obstacle(plan, spec_file, interrupts)
-
-
-def _local_obstacle(plan: Plan, spec_file: Path) -> str:
-    found = host_facts.obstacles(spec_file, _ports(plan, local=True))
-    return f"This machine is not ready: {'; '.join(found)}." if found else ""
-
-
-def _remote_obstacle(plan: Plan, spec_file: Path, interrupts: Interrupts | None) -> str:
-    """Ask every other machine at once whether it is ready."""
-    ask = (
-        plan.python,
-        "-I",
-        "-S",
-        str(Path(host_facts.__file__).resolve()),
-        "ready",
-        str(spec_file),
-    )
+    ports: dict[str, list[int]] = {"": [], **{host: [] for host in plan.remote_hosts}}
+    for task in plan.cluster.tasks() if plan.cluster else ():
+        name, _, port = task.address.rpartition(":")
+        ports[name if name in plan.remote_hosts else ""].append(int(port))
+    if found := host_facts.obstacles(spec_file, ports.pop("")):
+        return f"This machine is not ready: {'; '.join(found)}."
+    ask = (plan.python, "-I", "-S", str(SCRIPT), "ready", str(spec_file))
     answers = ssh.ask_all(
-        {host: (*ask, *map(str, _ports(plan, host=host))) for host in plan.remote_hosts},
+        {host: (*ask, *map(str, own)) for host, own in ports.items()},
         limit_s=FIRST_ANSWER_S,
         interrupts=interrupts,
     )
-    found = {
+    said = {
         host: answer.why if isinstance(answer, ssh.NoAnswer) else answer.strip()
         for host, answer in answers.items()
     }
-    return " ".join(f"{host} is not ready: {what}." for host, what in found.items() if what)
-
-
-def _ports(plan: Plan, *, host: str = "", local: bool = False) -> list[int]:
-    """Ports of the tasks on one host, or on this machine."""
-    if plan.cluster is None:
-        return []
-    found = []
-    for task in plan.cluster.tasks():
-        name, _, port = task.address.rpartition(":")
-        if name == host or (local and name not in plan.remote_hosts):
-            found.append(int(port))
-    return found
+    return " ".join(f"{host} is not ready: {what}." for host, what in said.items() if what)

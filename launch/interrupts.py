@@ -3,7 +3,7 @@
 import signal
 import threading
 from collections.abc import Callable
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, Self
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -15,17 +15,15 @@ class Interrupts:
     A handler that raises could interrupt us between the start of a process and the line that notes
     its id. Only the main thread can have handlers; in other threads this does nothing.
 
+    Args:
+        saves: its holder can do something with a run that is ended as `preempted`.
+
     Attributes:
         preempting: whether a SIGTERM was taken by `preempts`.
         resizing: whether a call of `resize` was taken by `preempts`.
     """
 
     def __init__(self, *, saves: bool = False) -> None:
-        """Note nothing yet.
-
-        Args:
-            saves: whoever holds this can do something with a run that is ended as `preempted`.
-        """
         self._saves = saves
         self._noted: int | None = None
         self.preempting = False
@@ -44,15 +42,10 @@ class Interrupts:
                     signal.signal(number, self._note)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         for number, before in self._before.items():
             signal.signal(number, before)
-        if error is None:
+        if error[0] is None:
             self.raise_noted()
 
     def stop(self) -> None:

@@ -41,16 +41,14 @@ def journal_file(run_dir: Path, task: str) -> Path:
 
 def set_record_aside(run_dir: Path, task: str) -> None:
     """Keep what an earlier attempt of this task has left, in `attempts/<number>/records/`."""
-    files = [
-        one for one in (record_file(run_dir, task), journal_file(run_dir, task)) if one.exists()
-    ]
     number = 1
     while any((run_dir / ATTEMPTS / str(number) / "records").glob(f"{task}.json*")):
         number += 1
     folder = run_dir / ATTEMPTS / str(number) / "records"
-    for file in files:
-        folder.mkdir(parents=True, exist_ok=True)
-        file.rename(folder / file.name)
+    for file in (record_file(run_dir, task), journal_file(run_dir, task)):
+        if file.exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            file.rename(folder / file.name)
 
 
 def _reserved_file(run_dir: Path, task: str) -> Path:
@@ -94,47 +92,27 @@ def write_record(record: RunRecord, run_dir: Path) -> Path:
     There it has no epochs if they do not fit; they stay in the journal.
     """
     file, reserved = record_file(run_dir, record.task), _reserved_file(run_dir, record.task)
+    text = record.to_json()
     try:
-        write_whole(file, record.to_json())
+        write_whole(file, text)
     except OSError as error:
         if not (is_full(error) and reserved.exists()):
             raise
-        text = record.to_json()
-        if whole := len(text.encode()) <= RESERVED_BYTES:
-            _fill(reserved, text)
-        else:
-            _fill(reserved, _without_epochs(record, error).to_json())
+        if too_long := len(text.encode()) > RESERVED_BYTES:
+            outcome = record.outcome
+            if outcome.completed:
+                reason = f"the record does not fit on the disk: {error}"
+                outcome = Outcome(kind="failed", error_class="OSError", reason=reason)
+            text = record.replace(epochs=(), outcome=outcome.replace(traceback="")).to_json()
+        with reserved.open("r+b") as space:
+            space.write(text.encode())
+            space.truncate()
         reserved.replace(file)
-        if not whole:
+        if too_long:
             return file
     journal_file(run_dir, record.task).unlink(missing_ok=True)
     reserved.unlink(missing_ok=True)
     return file
-
-
-def _fill(reserved: Path, text: str) -> None:
-    with reserved.open("r+b") as file:
-        file.write(text.encode())
-        file.truncate()
-
-
-def _without_epochs(record: RunRecord, error: OSError) -> RunRecord:
-    outcome = record.outcome
-    if outcome.completed:
-        reason = f"the record does not fit on the disk: {error}"
-        outcome = Outcome(kind="failed", error_class="OSError", reason=reason)
-    return record.replace(epochs=(), outcome=outcome.replace(traceback=""))
-
-
-def read_journal(run_dir: Path, task: str) -> RunRecord | None:
-    """The record of a task that wrote none, with the epochs of its journal; None: it has none."""
-    try:
-        text = journal_file(run_dir, task).read_text(encoding="utf-8")
-        first, *lines = text[: text.rfind("\n") + 1].splitlines()  # the last may be half a line
-        begun = RunRecord.model_validate_json(first)
-        return begun.replace(epochs=tuple(map(EpochRecord.model_validate_json, lines)))
-    except (OSError, ValueError, ValidationError, RefusalError):
-        return None
 
 
 def finish(run_dir: Path, task: str, run_id: str, record: RunRecord | None) -> RunRecord | None:
@@ -146,10 +124,18 @@ def finish(run_dir: Path, task: str, run_id: str, record: RunRecord | None) -> R
         run_id: of the run; the journal of another one is left alone.
         record: that it has written itself; it may lack the epochs, see `write_record`.
     """
-    kept = None if record is not None and record.epochs else read_journal(run_dir, task)
-    if kept is None or kept.run_id != run_id:
+    if record is not None and record.epochs:
         return record
-    record = kept if record is None else record.replace(epochs=kept.epochs)
+    try:
+        text = journal_file(run_dir, task).read_text(encoding="utf-8")
+        first, *lines = text[: text.rfind("\n") + 1].splitlines()  # the last may be half a line
+        begun = RunRecord.model_validate_json(first)
+        epochs = tuple(map(EpochRecord.model_validate_json, lines))
+    except (OSError, ValueError, ValidationError, RefusalError):
+        return record
+    if begun.run_id != run_id:
+        return record
+    record = (record or begun).replace(epochs=epochs)
     with contextlib.suppress(OSError):
         write_whole(record_file(run_dir, task), record.to_json())
         journal_file(run_dir, task).unlink()

@@ -50,7 +50,7 @@ class LogLimit:
         self._next = 0.0
 
     def keep(self) -> None:
-        """Cut those that are too long; it is no matter how often this is called."""
+        """Cut those that are too long; looks every few seconds, however often it is called."""
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + LOOK_S

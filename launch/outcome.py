@@ -19,14 +19,8 @@ LINES_IN_REASON = 3
 # Errors of communication: a task reports them if another one died. Known by class name …
 ECHO_CLASSES = frozenset(
     {
-        "AbortedError",
-        "CancelledError",
-        "CoordinatorLostError",
-        "DeadlineExceededError",
-        "HorovodInternalError",
-        "KeyboardInterrupt",
-        "SystemExit",
-        "UnavailableError",
+        *("AbortedError", "CancelledError", "CoordinatorLostError", "DeadlineExceededError"),
+        *("HorovodInternalError", "KeyboardInterrupt", "SystemExit", "UnavailableError"),
     }
 )
 # … or by message, if a class says too little (UnknownError, InternalError).
@@ -36,34 +30,25 @@ ECHO_TEXT = re.compile(
 )
 
 # How horovodrun and mpirun name the rank that ended first: (rank, exit code) or (rank, signal).
-EXIT_CODES = (
-    re.compile(r"^Process (?P<rank>\d+) exit with status code (?P<code>-?\d+)", re.MULTILINE),
-    re.compile(r"Process name: \[\[\d+,\d+\],(?P<rank>\d+)\]\s+Exit code:\s+(?P<code>\d+)"),
+EXITS = (  # how the code counts: minus a signal
+    (re.compile(r"^Process (?P<rank>\d+) exit with status code (?P<code>-?\d+)", re.MULTILINE), 1),
+    (re.compile(r"Process name: \[\[\d+,\d+\],(?P<rank>\d+)\]\s+Exit code:\s+(?P<code>\d+)"), 1),
+    (re.compile(r"process rank (?P<rank>\d+) with PID .* exited on signal (?P<code>\d+)"), -1),
 )
 # How our own launchers report the end of their job: error class and reason.
 STATED = re.compile(r"^launcher: (?P<kind>[A-Z]\w+): (?P<reason>.+)$", re.MULTILINE)
-EXIT_SIGNALS = re.compile(r"process rank (?P<rank>\d+) with PID .* exited on signal (?P<code>\d+)")
 
 
 @dataclass
 class Evidence:
-    """What execute() saw of a run.
+    """What execute() saw of a run."""
 
-    Attributes:
-        exits: processes that ended by themselves, in order.
-        progress: the last progress of each task.
-        still: tasks that stood still; the run is hung if there are any.
-        still_s: how long they stood still.
-        survivors: processes that could not be killed: ids here, hosts elsewhere.
-        lost: hosts that no longer answer.
-    """
-
-    exits: list[Child] = field(default_factory=list)
-    progress: dict[str, Progress] = field(default_factory=dict)
-    still: Sequence[Progress] = ()
+    exits: list[Child] = field(default_factory=list)  # that ended by themselves, in order
+    progress: dict[str, Progress] = field(default_factory=dict)  # the last of each task
+    still: Sequence[Progress] = ()  # tasks that stood still; the run is hung if there are any
     still_s: float = 0.0
-    survivors: Sequence[str] = ()
-    lost: Sequence[str] = ()
+    survivors: Sequence[str] = ()  # that could not be killed: process ids here, hosts elsewhere
+    lost: Sequence[str] = ()  # hosts that no longer answer
 
 
 @dataclass(frozen=True)
@@ -84,36 +69,35 @@ class Records:
         self.unreadable: dict[str, str] = {}
         self._written: dict[str, int] = {}
 
-    def look(self) -> list[RunRecord]:
+    def look(self) -> None:
         """Read the records that are new."""
-        new = []
         try:
             there = set(os.listdir(self._run_dir / "records"))  # one question, not one for each
         except OSError:
-            return []
-        for task, file in self._files.items():
-            if task in self.read or task in self.unreadable or file.name not in there:
+            return
+        for task in self.missing():
+            file = self._files[task]
+            if file.name not in there:
                 continue
             try:
                 self._written[task] = file.stat().st_mtime_ns
                 text = file.read_text(encoding="utf-8")
                 record = RunRecord.from_json(text, origin=file.name)
-                if record.run_id != self._run_id:
-                    self.unreadable[task] = f"it is of another run ({record.run_id or 'by hand'})"
-                    continue
-                self.read[task] = record
-                new.append(record)
             except (RefusalError, OSError, UnicodeDecodeError) as error:
                 self.unreadable[task] = str(error)
-        return new
+                continue
+            if record.run_id == self._run_id:
+                self.read[task] = record
+            else:
+                self.unreadable[task] = f"it is of another run ({record.run_id or 'by hand'})"
 
-    def completed(self, task: str) -> bool:
-        """Whether a task has recorded that it completed."""
-        return task in self.read and self.read[task].outcome.completed
+    def completed(self) -> set[str]:
+        """The tasks that have recorded that they completed."""
+        return {task for task, record in self.read.items() if record.outcome.completed}
 
     def all_completed(self) -> bool:
         """Whether every task has."""
-        return all(map(self.completed, self._files))
+        return self.completed() == set(self._files)
 
     def missing(self) -> list[str]:
         """Tasks without a record."""
@@ -126,15 +110,20 @@ class Records:
         )
         return tuple(record for record in found if record is not None)
 
-    def by_time(self) -> list[RunRecord]:
-        """The records, in the order in which they were written."""
-        return [self.read[task] for task in sorted(self.read, key=self._written.__getitem__)]
+    def bad(self) -> list[RunRecord]:
+        """The records of tasks that did not complete, in the order in which they were written."""
+        tasks = sorted(self.read.keys() - self.completed(), key=self._written.__getitem__)
+        return [self.read[task] for task in tasks]
 
 
 def judge(plan: Plan, records: Records, evidence: Evidence) -> Verdict:
     """Name the cause. A user's error counts before a death, a death before its peers' errors."""
     if evidence.lost and not records.all_completed():
-        return _lost(evidence)
+        return _failed(
+            f"{', '.join(evidence.lost)}: no answer any more. Look at the network to it and "
+            "whether it is up; what ran there ends itself within 20 s",
+            "HostLost",
+        )
     if evidence.still:
         return _hung(evidence)
     if records.all_completed():
@@ -142,10 +131,10 @@ def judge(plan: Plan, records: Records, evidence: Evidence) -> Verdict:
             left = ", ".join(evidence.survivors)
             return _failed(f"processes cannot be killed: {left}", "Survivors")
         return Verdict(Outcome(kind="completed"))
-    bad = [record for record in records.by_time() if not record.outcome.completed]
-    telling = [record for record in bad if not _is_echo(record.outcome)]
-    if telling:
-        return _recorded(telling[0])
+    bad = records.bad()
+    for record in bad:
+        if not _is_echo(record.outcome):
+            return _recorded(record)
     if (death := _death(plan, records, evidence)) is not None:
         return death
     if bad:
@@ -155,14 +144,6 @@ def judge(plan: Plan, records: Records, evidence: Evidence) -> Verdict:
         return _failed(f"the record of {task} cannot be read: {why}", "NoRecord", task)
     missing = records.missing()
     return _failed(f"ended without a record: {', '.join(missing)}", "NoRecord", missing[0])
-
-
-def _lost(evidence: Evidence) -> Verdict:
-    reason = (
-        f"{', '.join(evidence.lost)}: no answer any more. Look at the network to it and whether it "
-        "is up; what ran there ends itself within 20 s"
-    )
-    return _failed(reason, "HostLost")
 
 
 def _hung(evidence: Evidence) -> Verdict:
@@ -219,7 +200,7 @@ def _launcher_death(
     for rank, how in blamed:
         if rank in records.missing():
             return _died(plan, evidence, rank, how)
-    if any(rank in records.read and not records.completed(rank) for rank, _ in blamed):
+    if any(rank in records.read.keys() - records.completed() for rank, _ in blamed):
         return None
     return _died(plan, evidence, LAUNCHER_NAME, code, shown_as=Path(child.process.argv[0]).name)
 
@@ -227,36 +208,21 @@ def _launcher_death(
 def _blamed(text: str) -> list[tuple[str, int]]:
     """Ranks and how they ended, from a launcher's output; the first to end comes first."""
     found = [
-        (match.start(), f"rank-{match['rank']}", _shell_code(int(match["code"])))
-        for pattern in EXIT_CODES
+        (match.start(), f"rank-{match['rank']}", sign * int(match["code"]))
+        for pattern, sign in EXITS
         for match in pattern.finditer(text)
     ]
-    found += [
-        (match.start(), f"rank-{match['rank']}", -int(match["code"]))
-        for match in EXIT_SIGNALS.finditer(text)
-    ]
+    # A shell reports a death by signal S as 128 + S. 255 comes from ssh, without a real code.
+    found = [(at, rank, 128 - code if 128 < code < 255 else code) for at, rank, code in found]
     # A launcher probably ended a rank that SIGTERM ended, because of another rank.
     found.sort(key=lambda item: (item[2] == -signal.SIGTERM, item[0]))
     return [(rank, how) for _, rank, how in found]
 
 
-def _shell_code(code: int) -> int:
-    """A shell reports a death by signal S as 128 + S. 255 comes from ssh, without a real code."""
-    return 128 - code if 128 < code < 255 else code
-
-
-def _manner(code: int) -> str:
-    """How a process ended, in words, from an exit code or minus a signal."""
-    if code >= 0:
-        return f"exited with code {code}"
-    try:
-        return f"was killed by {signal.Signals(-code).name}"
-    except ValueError:
-        return f"was killed by signal {-code}"
-
-
 def _died(plan: Plan, evidence: Evidence, name: str, code: int, *, shown_as: str = "") -> Verdict:
-    """The outcome of a run in which a process died."""
+    """The outcome of a run in which a process died, with an exit code or by minus a signal."""
+    names = {-number: f"was killed by {number.name}" for number in signal.Signals}
+    unnamed = f"exited with code {code}" if code >= 0 else f"was killed by signal {-code}"
     at = evidence.progress.get(name)
     step = max((p.step for p in evidence.progress.values()), default=0) if at is None else at.step
     if at is not None and at.phase == SERVING:
@@ -266,5 +232,5 @@ def _died(plan: Plan, evidence: Evidence, name: str, code: int, *, shown_as: str
     silently = ", without a record" if code >= 0 and not shown_as else ""
     lines = last_lines(Path(plan.run_dir), name, LINES_IN_REASON)
     said = f"; last lines: {' | '.join(lines)}" if lines else ""
-    reason = f"{shown_as or name} {_manner(code)} {when}{silently}{said}"
-    return _failed(reason, "ProcessDied", name)
+    how = names.get(code, unnamed)
+    return _failed(f"{shown_as or name} {how} {when}{silently}{said}", "ProcessDied", name)

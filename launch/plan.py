@@ -31,8 +31,8 @@ class Process(Noun):
             starts the ranks.
         argv: the command.
         env: variables that are added to the environment of the parent.
-        serves: it works until it is told to stop, after every other process has ended.
-        holds_stdin: it ends when its standard input does. For a task on another machine: only its
+        serves: it ends on request, after every other process has ended.
+        holds_stdin: it ends when its standard input does, as a task on another machine, whose
             connection ends together with this process.
         private: file for the variables that it must not show, see `launch/remote/private.py`;
             empty: it shows none.
@@ -91,9 +91,9 @@ class Plan(Noun):
     @property
     def listens_everywhere(self) -> bool:
         """Whether it waits for connections on all interfaces; not said of a run that is queued."""
-        several = self.cluster is not None or self.expects[1:]
-        told = any(LISTEN_ON in process.render() for process in self.processes)
-        return bool(several) and not (told or self.queued)
+        several = self.cluster is not None or len(self.expects) > 1
+        bound = any(LISTEN_ON in process.render() for process in self.processes)
+        return several and not (bound or self.queued)
 
     def render(self) -> str:
         """What --dry-run prints: the files, or for each process a line that a person could type."""

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import secrets
+import shlex
 import socket
 import sys
 import threading
@@ -12,8 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
-from launch.plan import LISTEN_ON
+from launch.plan import LISTEN_ON, RUN_ID, Process
 from launch.remote.host_facts import interfaces
+from launch.remote.ssh import OPTIONS
 from ringside_core.specs import RefusalError
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -25,10 +27,9 @@ FIRST_LOCAL_PORT, PORTS_IN_BLOCK, BLOCKS = 10000, 100, 100
 
 
 def interface_to(hosts: tuple[str, ...]) -> str:
-    """The interface through which the kernel would send to the first host that has an address.
+    """The interface by which the kernel would send to the first host with an address; else empty.
 
-    Nothing is sent: to connect a datagram socket only looks up the route. Empty if this machine
-    knows no host's name; the check of the hosts reports that in better words.
+    Nothing is sent: to connect a datagram socket only looks up the route.
     """
     for host in hosts:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
@@ -41,17 +42,13 @@ def interface_to(hosts: tuple[str, ...]) -> str:
     return ""
 
 
-def _whole_name(name: str) -> str:
-    """The name of this machine with its domain, where its resolver knows one."""
-    try:
-        return socket.getaddrinfo(name, None, flags=socket.AI_CANONNAME)[0][3] or name
-    except (OSError, UnicodeError):
-        return name
-
-
-def own_addresses() -> set[str]:
-    """Every IPv4 address of this machine."""
-    return {address for addresses in interfaces().values() for address in addresses}
+def own_names() -> frozenset[str]:
+    """Names and IPv4 addresses of this machine, in small letters."""
+    name = socket.gethostname()
+    names = {*LOOPBACK_NAMES, name, name.partition(".")[0]}.union(*interfaces().values())
+    with contextlib.suppress(OSError, UnicodeError):  # its resolver may not know it
+        names.add(socket.getaddrinfo(name, None, flags=socket.AI_CANONNAME)[0][3] or name)
+    return frozenset(map(str.lower, names))
 
 
 @dataclass(frozen=True)
@@ -91,7 +88,6 @@ class Site:
     def here(cls) -> Self:
         """This machine, this interpreter, a new run."""
         run_id = secrets.token_hex(8)
-        own_name = socket.gethostname()
         memory = Path("/dev/shm")
         folder = memory if os.access(memory, os.W_OK) else Path("/tmp")
         library = Path(sys.prefix) / "lib" / "ringside_listen.so"
@@ -100,13 +96,7 @@ class Site:
             root=str(ROOT),
             cwd=str(Path.cwd()),
             run_id=run_id,
-            names=frozenset(
-                name.lower()
-                for name in (
-                    *(*LOOPBACK_NAMES, own_name, own_name.partition(".")[0]),
-                    *(_whole_name(own_name), *own_addresses()),
-                )
-            ),
+            names=own_names(),
             is_root=os.geteuid() == 0,
             scratch=str(folder / f"ringside-{run_id}"),
             free_ports=free_ports,
@@ -114,14 +104,32 @@ class Site:
         )
 
     def listen_on(self, interface: str) -> dict[str, str]:
-        """Variables with which a process listens on one interface, where it would on all.
-
-        Args:
-            interface: its name; empty: on all, as it would without us.
-        """
+        """Variables with which a process listens on one interface; empty: on all, as without us."""
         if not (interface and self.listen_library):
             return {}
         return {LISTEN_ON: interface, PRELOAD: self.listen_library}
+
+    def process(
+        self,
+        name: str,
+        host: str,
+        argv: tuple[str, ...],
+        *,
+        env: dict[str, str],
+        serves: bool = False,
+    ) -> Process:
+        """A task, here or over ssh: there in the same folder, and it ends with its connection."""
+        if self.is_local(host):
+            return Process(name=name, argv=argv, env=env, serves=serves)
+        assignments = [f"{key}={value}" for key, value in env.items()]
+        line = shlex.join(["exec", "env", *assignments, *argv, "--watch-stdin"])
+        return Process(
+            name=name,
+            argv=("ssh", *OPTIONS, host, f"cd {shlex.quote(self.cwd)} && {line}"),
+            env={RUN_ID: env[RUN_ID]},  # ssh itself belongs to the run too
+            serves=serves,
+            holds_stdin=True,
+        )
 
     def is_local(self, host: str) -> bool:
         """Whether a name of a host means this machine."""
@@ -137,28 +145,18 @@ class Site:
         return (wanted or self.interface_to(away)) if away else ""
 
     def task_command(self, run_dir: Path) -> tuple[str, ...]:
-        """The command that starts one task: the same in every arm.
-
-        `-u`, because horovodrun makes its ranks write without a buffer, so all tasks must do so.
-        Also, the log then has the last lines of a killed rank.
-        """
-        return (
-            self.python,
-            "-u",
-            f"{self.root}/{self.program}",
-            "--spec",
-            str(run_dir / "spec.json"),
-            "--run-dir",
-            str(run_dir),
-            "--log",
-        )
+        """The command that starts one task: the same in every arm."""
+        # `-u`, because horovodrun makes its ranks write without a buffer, so all tasks must do so.
+        # Also, the log then has the last lines of a killed rank.
+        program = (self.python, "-u", f"{self.root}/{self.program}")
+        spec_file = str(run_dir / "spec.json")
+        return (*program, "--spec", spec_file, "--run-dir", str(run_dir), "--log")
 
 
 def free_ports(count: int) -> tuple[int, ...]:
     """Free ports of this machine, which no other process with Ringside draws meanwhile.
 
-    They are drawn below the ports that the kernel gives to connections: one of those can be taken
-    by anybody's connection before the task listens at it.
+    They are below the ports that the kernel gives to connections, any of which could take one.
     """
     found: list[int] = []
     ports = _own.setdefault(os.getpid(), _OwnPorts())
@@ -170,12 +168,10 @@ def free_ports(count: int) -> tuple[int, ...]:
     return tuple(found)
 
 
+# A process marks a block of ports by an abstract socket. That one belongs to this network
+# namespace, as ports do, and ends with the process. The marks of the two newest blocks are kept.
 class _OwnPorts:
-    """Ports that no other process draws: it takes seconds until a task listens at what it draws.
-
-    A process marks a block of ports by an abstract socket. That one belongs to this network
-    namespace, as ports do, and ends with the process. The marks of the two newest blocks are kept.
-    """
+    """Ports that no other process draws: it takes seconds until a task listens at what it draws."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

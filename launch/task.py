@@ -17,7 +17,7 @@ from pathlib import Path
 
 from launch.journal import Journal, set_record_aside, write_record
 from launch.launchers.slurm import node_addresses
-from launch.plan import RUN_ID
+from launch.plan import LAUNCHER, RUN_ID
 from launch.remote.sweep import temporary_prefix
 from launch.turns import takes_turns
 from launch.watch import WAITING, progress_line
@@ -64,13 +64,7 @@ class Reporter:
         self.phase("starting")
 
     def begin(self, record: RecordInProgress, run_dir: Path, fit: int = 1) -> None:
-        """Keep the epochs of this record from now on, in its run's folder.
-
-        Args:
-            record: of the training that begins.
-            run_dir: its folder.
-            fit: which training of a script it is, from 1.
-        """
+        """Keep the epochs of this record, of the script's training number `fit`, from now on."""
         self._journal = Journal(record, run_dir)
         if fit != self._fit:
             self._fit, self._done, self._total = fit, 0, 0
@@ -122,7 +116,7 @@ def run_process(
     Args:
         work: what it does.
         spec: of the run.
-        surroundings: where this process stands in it.
+        surroundings: the place of this process in it.
         run_dir: folder of the run.
         aloud: print the progress, because no launcher does.
 
@@ -152,14 +146,13 @@ def run_process(
     if aloud and record.is_chief:
         for warning in record.warnings:
             _say(f"warning: {warning}")
-    if aloud and outcome.completed and record.is_chief:
-        print(f"record: {path}", flush=True)
+        if outcome.completed:
+            print(f"record: {path}", flush=True)
     return outcome.exit_code
 
 
 def _say(text: str) -> None:
-    """Print an error, if the disk of the log is not full: the record holds it in any case."""
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):  # the disk of the log is full; the record holds it too
         print(text, file=sys.stderr, flush=True)
 
 
@@ -203,11 +196,7 @@ def own_surroundings(spec: RunSpec) -> Surroundings:
 
 
 def run_launched(work: Work, arguments: list[str]) -> int:
-    """Started by Ringside's launcher: `--spec F --run-dir D [--log] [--watch-stdin]`.
-
-    Returns:
-        The exit code, see `run_process`.
-    """
+    """Started with `--spec F --run-dir D [--log] [--watch-stdin]`; returns the exit code."""
     spec_file = Path(arguments[arguments.index("--spec") + 1])
     run_dir = Path(arguments[arguments.index("--run-dir") + 1])
     spec = RunSpec.from_json(spec_file.read_text(encoding="utf-8"), origin=str(spec_file))
@@ -215,15 +204,21 @@ def run_launched(work: Work, arguments: list[str]) -> int:
     if run_id := os.environ.get(RUN_ID):
         # A killed process removes nothing: TensorFlow's temporary files go where the sweep of this
         # run cleans up.
-        with must_be_writable("temporary directory", "Name another by TMPDIR."):
+        with must_be_writable("Name another by TMPDIR.", folder="temporary directory"):
             tempfile.tempdir = tempfile.mkdtemp(prefix=temporary_prefix(run_id))
     if "--log" in arguments:
         with must_be_writable():
-            _log_to(run_dir / "logs" / f"{surroundings.task_name}.log")
-    if "RINGSIDE_LAUNCHER" in os.environ:
-        _follow_launcher(os.environ["RINGSIDE_LAUNCHER"])
+            path = run_dir / "logs" / f"{surroundings.task_name}.log"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        for printed in (1, 2):  # C++ code prints there too
+            os.dup2(log, printed)
+    if LAUNCHER in os.environ:
+        threading.Thread(target=_end_with_launcher, daemon=True, name="launcher-watch").start()
     if "--watch-stdin" in arguments:
-        _follow_stdin()
+        threading.Thread(target=_end_with_stdin, daemon=True, name="stdin-watch").start()
     return run_process(work, spec, surroundings, run_dir, aloud=False)
 
 
@@ -233,79 +228,55 @@ def _take_cores(spec: RunSpec, surroundings: Surroundings) -> tuple[int, ...]:
     wanted = spec.resources.cores_per_replica
     if wanted is None:
         return tuple(sorted(available))
-    servers_everywhere = surroundings.task is not None and bool(surroundings.task.cluster.ps)
-    if servers_everywhere and (surroundings.task is None or surroundings.task.type != "worker"):
+    task = surroundings.task
+    place, replicas = surroundings.local_rank, spec.topology.replicas_per_process
+    if task is not None and task.cluster.ps and task.type != "worker":
         # Coordinator and servers share the cores of the workers, so that an arm with R replicas
         # never has the cores of more than R.
-        own = surroundings.task.address.rpartition(":")[0] if surroundings.task else ""
-        workers = surroundings.task.cluster.worker if surroundings.task else ()
-        beside = sum(worker.rpartition(":")[0] == own for worker in workers)
-        cores = cores_for(0, max(1, beside), wanted, available)
-    else:
-        cores = cores_for(
-            surroundings.local_rank, spec.topology.replicas_per_process, wanted, available
-        )
+        host = task.address.rpartition(":")[0]
+        beside = sum(worker.rpartition(":")[0] == host for worker in task.cluster.worker)
+        place, replicas = 0, max(1, beside)
+    cores = cores_for(place, replicas, wanted, available)
     pin(cores)
     return cores
 
 
-def _follow_launcher(launcher: str) -> None:
+def _end_with_launcher() -> None:
     """End this process when the launcher that started it has ended, for any reason."""
-    pid, _, started = launcher.partition(":")
-
-    def watch() -> None:
-        # Not by a pidfd: older kernels have none, and some containers do not allow it.
-        with contextlib.suppress(OSError):
-            while start_ticks(int(pid)) == int(started):
-                time.sleep(LAUNCHER_POLL_S)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True, name="launcher-watch").start()
+    pid, _, started = os.environ[LAUNCHER].partition(":")
+    # Not by a pidfd: older kernels have none, and some containers do not allow it.
+    with contextlib.suppress(OSError):
+        while start_ticks(int(pid)) == int(started):
+            time.sleep(LAUNCHER_POLL_S)
+    os._exit(1)
 
 
-def _follow_stdin() -> None:
+def _end_with_stdin() -> None:
     """End this process when standard input closes, as it does when an ssh connection ends."""
-
-    def watch() -> None:
-        while os.read(0, 4096):
-            pass
-        os.kill(
-            os.getpid(), signal.SIGTERM
-        )  # a server ends in good order, any other process at once
-
-    threading.Thread(target=watch, daemon=True, name="stdin-watch").start()
+    while os.read(0, 4096):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)  # a server ends in good order, any other process at once
 
 
 @contextlib.contextmanager
 def must_be_writable(
-    folder: str = "folder for the results", advice: str = "Choose another with --run-dir."
+    advice: str = "Let this user write there, or choose another folder.",
+    *,
+    folder: str = "folder for the results",
 ) -> Iterator[None]:
     """Refuse a folder that cannot be written."""
     try:
         yield
     except OSError as error:
         raise RefusalError(
-            f"The {folder} must be writable.",
-            received=error,
-            advice=advice,
+            f"The {folder} must be writable.", received=error, advice=advice
         ) from None
 
 
-def _log_to(path: Path) -> None:
-    """Send everything that this process prints to a file, C++ code included."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os.dup2(log, 1)
-    os.dup2(log, 2)
-
-
 def end_process(code: int) -> None:
-    """End this process at once, whatever still runs in it.
+    """End this process at once: threads of TensorFlow and Horovod could keep it alive for ever.
 
-    After a peer has failed, threads of TensorFlow and Horovod could keep the process alive for
-    ever. The record is written by now, so nothing is lost.
+    The record is written by now, so nothing is lost.
     """
     with contextlib.suppress(OSError, ValueError):
         sys.stdout.flush()

@@ -71,24 +71,22 @@ class Turns:
         return [self._progress(task) for task in self.plan.expects]
 
     def _progress(self, task: str) -> Progress:
+        found = None
         with contextlib.suppress(OSError, UnicodeDecodeError):
-            text = (self._run_dir / "progress" / task).read_text()
-            return read_progress(task, text) or Progress(task=task)
-        return Progress(task=task)
+            found = read_progress(task, (self._run_dir / "progress" / task).read_text())
+        return found or Progress(task=task)
 
     def waits(self, after: int) -> bool:
         """Whether each of its tasks waits after at least so many updates; servers only serve.
 
         It stops at the first that does not: this is asked often, beside the training.
         """
-        training = 0
-        for task in self.plan.expects:
-            one = self._progress(task)
-            if one.phase == WAITING and one.step >= after:
-                training += 1
-            elif one.phase != SERVING:
+        phases = set()
+        for at in map(self._progress, self.plan.expects):
+            if at.phase != SERVING and not (at.phase == WAITING and at.step >= after):
                 return False
-        return training > 0
+            phases.add(at.phase)
+        return WAITING in phases
 
     def run_until(
         self, until: float, between: Callable[[], None], *, expected_s: float = 0.0
@@ -98,8 +96,8 @@ class Turns:
         Args:
             until: updates after which it waits; infinity: until it is over.
             between: called repeatedly meanwhile; it may raise.
-            expected_s: about how long it takes. Nobody looks before: where every processor has a
-                replica, each look costs the training.
+            expected_s: about how long it takes. There is no look before: where every processor has
+                a replica, each one costs the training.
 
         Returns:
             The updates that it has made; 0: it is over.
@@ -119,7 +117,7 @@ class Turns:
         if self.over:
             return 0
         self.freeze()
-        return max(one.step for one in self.progress())
+        return max(task.step for task in self.progress())
 
     def freeze(self) -> None:
         """Stop all its processes, on every host."""
@@ -131,9 +129,9 @@ class Turns:
         self._signal(signal.SIGCONT, sweep.THAW)
         self.resting = False
 
-    def _signal(self, number: signal.Signals, told: bytes) -> None:
+    def _signal(self, number: signal.Signals, byte: bytes) -> None:
         if self.keepers is not None:
-            self.keepers.tell(told)
+            self.keepers.tell(byte)
         sweep.signal_members(self.plan.run_id, number)
 
     def cpu_s(self) -> float:
@@ -142,7 +140,7 @@ class Turns:
         for pid in sweep.members(self.plan.run_id):
             with contextlib.suppress(OSError):
                 fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-                total += sum(int(one) for one in fields[11:15])
+                total += sum(map(int, fields[11:15]))
         return total / os.sysconf("SC_CLK_TCK")
 
     def memory_bytes(self) -> int:
@@ -151,5 +149,5 @@ class Turns:
         for pid in sweep.members(self.plan.run_id):
             with contextlib.suppress(OSError):
                 lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-                total += sum(int(one.split()[1]) for one in lines if one.startswith("Pss_Anon:"))
+                total += sum(int(line.split()[1]) for line in lines if line.startswith("Pss_Anon:"))
         return 1024 * total

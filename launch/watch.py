@@ -19,7 +19,7 @@ STARTING = ("", "starting", "importing")
 SAVES = ("compiling", "saving", TRAINING, EVALUATING, WAITING)  # a training has begun
 # To start depends on the machine, not on the workload: on two busy cores it took 35 s.
 START_PATIENCE_S = 120.0
-# Any other phase is one long call, in which nothing can be told: a download, a compiler, a
+# Any other phase is one long call, in which nothing is reported: a download, a compiler, a
 # checkpoint on a slow disk.
 LONG_CALL_DEADLINES = 10
 LONG_CALL_PATIENCE_S = 600.0
@@ -100,8 +100,8 @@ class Watch:
         """(the limit in seconds, tasks that have not moved for longer, the first to look at first).
 
         The limit is that of the most patient phase of any task (`patience`), because the others may
-        wait for it; once it is over, the time of all counts anew. Servers make no steps, and
-        finished tasks may wait for others, so neither counts. While any task is in a user's own
+        wait for it; after such a phase the time of all is counted from zero. Servers make no steps,
+        and finished tasks may wait for others, so neither counts. While any task is in a user's own
         script, none stands still. When all tasks have finished and their processes still run, all
         of them stand still.
         """
@@ -117,12 +117,9 @@ class Watch:
             self.rest()
         self._patience_s = limit_s
         now = time.monotonic()
-        if of_each:
-            still = [task for task in of_each if now - self._changed[task] > limit_s]
-        elif now - max(self._changed.values()) > limit_s:
-            still = list(self.latest)
-        else:
-            still = []
+        if not of_each and now - max(self._changed.values()) <= limit_s:
+            return limit_s, []
+        still = [task for task in of_each or self.latest if now - self._changed[task] > limit_s]
         still.sort(key=lambda task: (-of_each.get(task, 0.0), self._changed[task]))
         return limit_s, [self.latest[task] for task in still]
 

@@ -321,7 +321,7 @@ def _begun() -> _Session:
     )
     surroundings = own_surroundings(spec)
     run_dir = Path("runs") / spec.replace(global_batch=spec.topology.num_replicas).run_name
-    with must_be_writable():
+    with must_be_writable("Run the script in a folder where you may write: it makes runs/ there."):
         reporter = Reporter(run_dir, surroundings.task_name, aloud=surroundings.rank == 0)
         (run_dir / "records" / f"{surroundings.task_name}.json").unlink(missing_ok=True)
     record = begun(spec, surroundings)

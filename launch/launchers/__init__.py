@@ -72,7 +72,13 @@ def make_plan(
     if isinstance(launcher, str):
         name = _choose(spec, launcher)
         if name == "tf_config" and launcher == "local":
-            _refuse_away(spec, placement, site)
+            hosts = place(spec.topology, placement)
+            if away := site.away(host.name for host in hosts):
+                raise RefusalError(
+                    "The local launcher starts processes on this machine only.",
+                    received=", ".join(away),
+                    advice="Use launcher auto: it reaches other machines over ssh.",
+                )
         launcher = LAUNCHERS[name]()
     return launcher.plan(spec, run_dir=run_dir.absolute(), placement=placement, site=site)
 
@@ -89,19 +95,10 @@ def _choose(spec: RunSpec, asked: LauncherName) -> str:
         return "mpirun" if mpi and "mpirun" in possible else possible[0]
     name = "tf_config" if asked == "local" and not single else asked
     if name not in possible:
-        told = ["local" if one == "tf_config" else one for one in possible]
+        names = " or ".join(possible).replace("tf_config", "local")
         raise RefusalError(
-            f"The backend {spec.backend} is started by {' or '.join(told)}.",
+            f"The backend {spec.backend} is started by {names}.",
             received=f"launcher {asked}",
             advice="Use launcher auto.",
         )
     return name
-
-
-def _refuse_away(spec: RunSpec, placement: Placement, site: Site) -> None:
-    if away := site.away(host.name for host in place(spec.topology, placement)):
-        raise RefusalError(
-            "The local launcher starts processes on this machine only.",
-            received=", ".join(away),
-            advice="Use launcher auto: it reaches other machines over ssh.",
-        )

@@ -62,7 +62,9 @@ class Horovodrun:
             *("-H", ",".join(f"{host.name}:{host.slots}" for host in hosts)),
             *how,
             "--disable-cache",
-            *_shielded(command),
+            # It reads the whole line with argparse, and would take our flags for abbreviations of
+            # its own (`--log`: "ambiguous option: could match --log-level …").
+            *("sh", "-c", f"exec {shlex.join(command)}"),
         )
         return ranks_plan(
             spec,
@@ -74,12 +76,3 @@ class Horovodrun:
             scratch=scratch,
             private=hidden,
         )
-
-
-def _shielded(command: tuple[str, ...]) -> tuple[str, ...]:
-    """Hide a command's flags from horovodrun, which would take them for abbreviations of its own.
-
-    It reads the whole line with argparse. It fails at our `--log`, which stands after the command
-    ("ambiguous option: could match --log-level, --log-with-timestamp …").
-    """
-    return ("sh", "-c", f"exec {shlex.join(command)}")

@@ -51,15 +51,8 @@ class Mpirun:
 
 
 def remote_flags(networks: Mapping[str, str], site: Site) -> tuple[str, ...]:
-    """Flags for other machines: the folder of Open MPI, the network, and the mark of the run.
-
-    Its daemons (orted) get no environment from us. `env` in front of their name sets the mark, so
-    that a keeper finds them.
-
-    Args:
-        networks: its parameters that name an interface.
-        site: this machine.
-    """
+    """Flags for other machines: the folder of Open MPI, the network, and the mark of the run."""
+    # Its daemons get no environment from us; by the mark a keeper finds them.
     return (
         *("--prefix", str(Path(site.python).parent.parent)),
         *(part for name, value in networks.items() for part in ("--mca", name, value)),
@@ -69,10 +62,7 @@ def remote_flags(networks: Mapping[str, str], site: Site) -> tuple[str, ...]:
 
 
 def scratch_env(folder: str) -> dict[str, str]:
-    """Let Open MPI keep its session files and shared memory in a folder that we remove.
-
-    After a SIGKILL it leaves both behind: a folder under /tmp, and 4 MiB for each rank in /dev/shm.
-    """
+    """Let Open MPI keep its session files and shared memory in a folder that we remove."""
     return {
         "OMPI_MCA_orte_tmpdir_base": folder,
         "OMPI_MCA_btl_vader_backing_directory": folder,

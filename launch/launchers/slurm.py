@@ -9,7 +9,6 @@ from pathlib import Path
 
 from pydantic import PositiveInt
 
-from launch.launchers import slurm_job
 from launch.logs import log_file
 from launch.plan import LAUNCHER, LAUNCHER_NAME, RUN_ID, Plan, Process, rank_names
 from launch.site import Site
@@ -60,12 +59,7 @@ class Slurm(Noun):
             _refuse_line(line)
         spec = spec.replace(topology=_over(spec.topology, self.nodes))
         name = f"ringside-{site.run_id}"
-        program = (
-            site.python,
-            "-I",
-            "-S",
-            f"{site.root}/launch/launchers/{Path(slurm_job.__file__).name}",
-        )
+        program = (site.python, "-I", "-S", f"{site.root}/launch/launchers/slurm_job.py")
         log = log_file(run_dir, LOG_NAME)
         run = (*program, "run", str(run_dir / SCRIPT), str(log))
         return Plan(
@@ -87,20 +81,7 @@ def must_be_accepted(plan: Plan) -> None:
     Raises:
         RefusalError: no Slurm, an unknown partition or account, or more than there is.
     """
-    command = ("sbatch", "--test-only")
-    try:
-        asked = subprocess.run(
-            command,
-            input=plan.files[SCRIPT],
-            capture_output=True,
-            text=True,
-            timeout=ANSWER_S,
-            check=False,
-            env={name: value for name, value in os.environ.items() if name != LAUNCHER},
-        )
-        said, accepted = asked.stderr.strip(), asked.returncode == 0
-    except (OSError, subprocess.TimeoutExpired) as error:
-        said, accepted = str(error), False
+    accepted, _, said = _asked("sbatch", "--test-only", text=plan.files[SCRIPT])
     if not accepted:
         raise RefusalError(
             "Slurm must be there and take the job.",
@@ -118,26 +99,27 @@ def node_addresses(nodelist: str) -> tuple[str, ...]:
         RefusalError: scontrol is missing, or does not know a node.
     """
     command = ("scontrol", "show", "node", "--oneliner", nodelist)
-    try:
-        asked = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=ANSWER_S,
-            check=False,
-        )
-        said, found = asked.stdout + asked.stderr, _ADDRESS.findall(asked.stdout)
-        known = asked.returncode == 0 and bool(found)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        said, found, known = str(error), [], False
-    if not known:
+    answered, said, errors = _asked(*command)
+    found = _ADDRESS.findall(said)
+    if not (answered and found):
         raise RefusalError(
             "A task of Slurm must be able to ask for the addresses of its nodes.",
-            received=f"{' '.join(command)}: {said.strip()}",
+            received=f"{' '.join(command)}: {(said + errors).strip()}",
             advice="Or set TF_CONFIG, or use mpirun or horovodrun inside of the allocation.",
         )
     return tuple(found)
+
+
+def _asked(*command: str, text: str = "") -> tuple[bool, str, str]:
+    """Whether a command of Slurm succeeded, its output and its errors."""
+    env = {name: value for name, value in os.environ.items() if name != LAUNCHER}
+    try:
+        asked = subprocess.run(
+            command, input=text, capture_output=True, text=True, timeout=ANSWER_S, env=env
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return False, "", str(error)
+    return asked.returncode == 0, asked.stdout, asked.stderr
 
 
 def _refuse_line(line: str) -> None:
@@ -177,13 +159,10 @@ def _names(spec: RunSpec) -> tuple[str, ...]:
     capabilities, size = spec.capabilities, spec.topology.num_processes
     workers = tuple(f"worker-{index}" for index in range(size))
     if capabilities.process_model == "coordinator":
-        return ("chief-0", *workers, *(f"ps-{index}" for index in range(_servers(spec))))
+        servers = spec.options.num_servers
+        return ("chief-0", *workers, *(f"ps-{index}" for index in range(servers)))
     # A step with one task is alone, whatever it runs.
     return workers if size > 1 and "tf_config" in capabilities.joins else rank_names(spec)
-
-
-def _servers(spec: RunSpec) -> int:
-    return spec.options.num_servers
 
 
 def _script(spec: RunSpec, *, name: str, run_dir: Path, site: Site, lines: Sequence[str]) -> str:
@@ -191,7 +170,7 @@ def _script(spec: RunSpec, *, name: str, run_dir: Path, site: Site, lines: Seque
     topology = spec.topology
     coordinated = spec.capabilities.process_model == "coordinator"
     cores = topology.replicas_per_process * (spec.resources.cores_per_replica or 1)
-    told = {
+    options = {
         "job-name": name,
         "comment": spec.run_name,
         "chdir": _path(site.cwd),
@@ -200,9 +179,9 @@ def _script(spec: RunSpec, *, name: str, run_dir: Path, site: Site, lines: Seque
         "cpus-per-task": cores,
     }
     if topology.hosts > 1:
-        told["nodes"] = topology.hosts
+        options["nodes"] = topology.hosts
         if not coordinated:  # Slurm places the other tasks where there is room
-            told["ntasks-per-node"] = topology.processes_per_host
+            options["ntasks-per-node"] = topology.processes_per_host
     step = (
         "srun",
         # Ranks must fill one node after the other, see ringside_core/specs/slurm.py.
@@ -215,7 +194,7 @@ def _script(spec: RunSpec, *, name: str, run_dir: Path, site: Site, lines: Seque
     return "\n".join(
         [
             "#!/bin/bash",
-            *(f"#SBATCH --{option}={value}" for option, value in told.items()),
+            *(f"#SBATCH --{option}={value}" for option, value in options.items()),
             # Its launcher follows it, and is what starts it again (--restarts).
             "#SBATCH --no-requeue",
             *([f"#SBATCH --signal=USR1@{SAVE_S}"] if spec.save == "all" else []),
@@ -230,11 +209,7 @@ def _script(spec: RunSpec, *, name: str, run_dir: Path, site: Site, lines: Seque
 
 
 def _path(path: str) -> str:
-    """A path in an #SBATCH line, where % begins a pattern.
-
-    Raises:
-        RefusalError: it has a line break, after which sbatch would read other options.
-    """
-    if len(path.splitlines()) != 1:
+    """A path in an #SBATCH line, where % begins a pattern."""
+    if len(path.splitlines()) != 1:  # sbatch would read other options there
         raise RefusalError("A path in a batch script must be one line.", received=repr(path))
     return shlex.quote(path.replace("%", "%%"))

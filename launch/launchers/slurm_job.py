@@ -1,7 +1,7 @@
 """Submit a batch job of Slurm and wait for its end, or end it; a program of its own.
 
 `slurm_job.py run SCRIPT LOG` is the launcher of a run. `slurm_job.py end NAME` cleans up after it:
-it finds jobs by their name, because a launcher that was killed can tell nobody a job number. Both
+it finds jobs by their name, because a launcher that was killed can pass on no job number. Both
 use the standard library only.
 """
 
@@ -59,16 +59,15 @@ def run(script: str, log: Path) -> int:
     if state == "PENDING":
         print(f"launcher: JobNeverStarts: job {number} waits for ever: {fields['Reason']}")
         return 1
-    print(
-        f"launcher: {_class(state)}: job {number} ended as {state}{_why(fields, log)}", flush=True
-    )
+    kind = "Job" + state.title().replace("_", "")  # JobOutOfMemory for OUT_OF_MEMORY
+    print(f"launcher: {kind}: job {number} ended as {state}{_why(fields, log)}", flush=True)
     return 1
 
 
 def _wait(number: str) -> dict[str, str]:
     """Wait until a job ends, or can never start; returns the fields that Slurm then has of it."""
     start = time.monotonic()
-    told = ""
+    printed = ""
     while True:
         asked = _ask("scontrol", "show", "job", "--oneliner", number)
         words = (word.partition("=") for word in asked.stdout.split())
@@ -77,9 +76,9 @@ def _wait(number: str) -> dict[str, str]:
             fields = {"JobState": "UNKNOWN"}
         state = fields.get("JobState", "")  # empty: the controller does not answer now
         now = f"job {number} is {state} ({fields.get('Reason')})"
-        if state and now != told:
+        if state and now != printed:
             print(now, flush=True)
-            told = now
+            printed = now
         hopeless = state == "PENDING" and fields.get("Reason") in HOPELESS
         if hopeless or state in FINAL or state == "UNKNOWN":
             return fields
@@ -93,11 +92,6 @@ def _ask(*command: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def _class(state: str) -> str:
-    """JobOutOfMemory for OUT_OF_MEMORY."""
-    return "Job" + "".join(part.capitalize() for part in state.split("_"))
-
-
 def _why(fields: dict[str, str], log: Path) -> str:
     """Slurm's reason, and what srun printed about its tasks."""
     reason = fields.get("Reason", "None")
@@ -106,8 +100,8 @@ def _why(fields: dict[str, str], log: Path) -> str:
         said = _TASK.findall(log.read_text(encoding="utf-8", errors="replace"))
     except OSError:
         said = []
-    told = "" if reason == "None" else f", {reason}{limit}"
-    return "; ".join([told, *said[:LAST_WORDS]])
+    first = "" if reason == "None" else f", {reason}{limit}"
+    return "; ".join([first, *said[:LAST_WORDS]])
 
 
 def end(name: str) -> int:

@@ -1,21 +1,20 @@
 """The tasks of a TF_CONFIG: on this machine, or by hostfile over ssh."""
 
-from collections.abc import Iterable
+import itertools
 from pathlib import Path
 
 from launch.placement import place
-from launch.plan import RUN_ID, Plan, Process
-from launch.remote import ssh
+from launch.plan import RUN_ID, Plan
 from launch.site import LOOPBACK, LOOPBACK_NAMES, Site
 from ringside_core.specs import Cluster, ClusterTask, Host, Placement, RefusalError, RunSpec
 from ringside_core.specs.cluster import refuse_too_long
 
-# Nobody can ask the kernel of another machine for ports before the run, and --dry-run must not
+# The kernel of another machine cannot be asked for ports before the run, and --dry-run must not
 # connect. So ports follow from the run id. They are below Linux's range for outgoing connections
 # (from 32768). execute() asks each host whether they are free before it starts anything.
 FIRST_REMOTE_PORT = 20000
 REMOTE_PORTS = 10000
-# Each needs a port of its own, and each is told the addresses of all others.
+# Each needs its own port, and the addresses of all others.
 MOST_TASKS = 1000
 
 
@@ -30,28 +29,25 @@ class TFConfig:
             (*(host.name for host in hosts), *(servers_on if coordinated else ()))
         )
         away = site.away(names)
-        _refuse_loopback_among(names, away)
+        if away and (loopback := [name for name in names if name in LOOPBACK_NAMES]):
+            raise RefusalError(  # other machines would reach themselves by it
+                "Beside other machines, this one must have a name that they can reach it by.",
+                received=f"{loopback[0]} beside {away[0]}",
+                advice="Put the name or address of this machine into the hostfile.",
+            )
         cluster = _cluster(spec, hosts, servers_on, site=site, here=not away)
         first = ClusterTask(cluster=cluster, type="worker", index=0)
         refuse_too_long(first.to_tf_config(), cluster)
-        env = {
-            RUN_ID: site.run_id,
-            **site.listen_on(placement.interface or "" if away else LOOPBACK),
-        }
-        processes = tuple(
-            _process(
-                task,
-                run_dir=run_dir,
-                site=site,
-                env=env,
-                serves=coordinated and task.type != "chief",
-            )
-            for task in cluster.tasks()
-        )
+        listens = site.listen_on(placement.interface or "" if away else LOOPBACK)
+        command, processes = site.task_command(run_dir), []
+        for task in cluster.tasks():
+            env = {RUN_ID: site.run_id, **listens, "TF_CONFIG": task.to_tf_config()}
+            host, serves = task.address.rpartition(":")[0], coordinated and task.type != "chief"
+            processes.append(site.process(task.name, host, command, env=env, serves=serves))
         return Plan(
             spec=spec,
             run_dir=str(run_dir),
-            processes=processes,
+            processes=tuple(processes),
             expects=tuple(process.name for process in processes),
             run_id=site.run_id,
             cluster=cluster,
@@ -60,71 +56,30 @@ class TFConfig:
         )
 
 
-def _refuse_loopback_among(names: Iterable[str], away: tuple[str, ...]) -> None:
-    """Other machines cannot reach this one by the name localhost: they would reach themselves."""
-    loopback = [name for name in names if name in LOOPBACK_NAMES]
-    if away and loopback:
-        raise RefusalError(
-            "Beside other machines, this one must have a name that they can reach it by.",
-            received=f"{loopback[0]} beside {away[0]}",
-            advice="Put the name or address of this machine into the hostfile.",
-        )
-
-
 def _cluster(
-    spec: RunSpec,
-    hosts: tuple[Host, ...],
-    servers_on: tuple[str, ...],
-    *,
-    site: Site,
-    here: bool,
+    spec: RunSpec, hosts: tuple[Host, ...], servers_on: tuple[str, ...], *, site: Site, here: bool
 ) -> Cluster:
-    """Which task is where: workers fill the slots, other tasks need no slot.
-
-    The coordinator only dispatches steps; it is on the first host. The servers take turns over the
-    hosts, or over the hosts that were named for them.
-    """
-    coordinated = spec.capabilities.process_model == "coordinator"
-    count = spec.options.num_servers if coordinated else 0
-    _refuse_too_many(sum(host.slots for host in hosts) + count + coordinated)
-    workers = [host.name for host in hosts for _ in range(host.slots)]
-    chief: list[str] = []
-    servers: list[str] = []
-    if coordinated:
-        chief = [hosts[0].name]
-        turns = servers_on or tuple(host.name for host in hosts)
-        servers = [turns[index % len(turns)] for index in range(count)]
-    names = [*chief, *workers, *servers]
-    if here:
-        # The same host for all: a task's local rank is counted among the tasks of its host.
-        addresses = [f"127.0.0.1:{port}" for port in site.free_ports(len(names))]
-    else:
-        first = FIRST_REMOTE_PORT + int(site.run_id, 16) % REMOTE_PORTS
-        addresses = [f"{name}:{first + index}" for index, name in enumerate(names)]
-    split = len(chief) + len(workers)
-    return Cluster(
-        chief=tuple(addresses[: len(chief)]),
-        worker=tuple(addresses[len(chief) : split]),
-        ps=tuple(addresses[split:]),
-    )
-
-
-def _refuse_too_many(tasks: int) -> None:
-    if tasks > MOST_TASKS:
+    """Which task is where: workers fill the slots, others need none; servers take turns."""
+    chiefs = int(spec.capabilities.process_model == "coordinator")
+    servers, workers = spec.options.num_servers, sum(host.slots for host in hosts)
+    if (tasks := chiefs + workers + servers) > MOST_TASKS:
         raise RefusalError(
             f"A run by TF_CONFIG has at most {MOST_TASKS:,} processes.",
             received=f"{tasks:,}",
             advice="Use fewer replicas or servers.",
         )
-
-
-def _process(
-    task: ClusterTask, *, run_dir: Path, site: Site, env: dict[str, str], serves: bool
-) -> Process:
-    """One task, here or over ssh."""
-    env = {**env, "TF_CONFIG": task.to_tf_config()}
-    command = site.task_command(run_dir)
-    host = task.address.rpartition(":")[0]
-    if site.is_local(host):
-        return Process(name=task.name, argv=command, env=env, serves=serves)
-    return ssh.remote_process(task.name, host, command, env=env, cwd=site.cwd, serves=serves)
+    if here:
+        # The same host for all: a task's local rank is counted among the tasks of its host.
+        addresses = [f"127.0.0.1:{port}" for port in site.free_ports(tasks)]
+    else:
+        turns = itertools.cycle(servers_on or [host.name for host in hosts])
+        names = [hosts[0].name] * chiefs
+        names += [host.name for host in hosts for _ in range(host.slots)]
+        names += itertools.islice(turns, servers)
+        first = FIRST_REMOTE_PORT + int(site.run_id, 16) % REMOTE_PORTS
+        addresses = [f"{name}:{first + index}" for index, name in enumerate(names)]
+    return Cluster(
+        chief=tuple(addresses[:chiefs]),
+        worker=tuple(addresses[chiefs : chiefs + workers]),
+        ps=tuple(addresses[chiefs + workers :]),
+    )

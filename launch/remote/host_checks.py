@@ -5,7 +5,6 @@ import functools
 import json
 import secrets
 import time
-from collections import defaultdict
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -35,27 +34,21 @@ ASK_FACTS = (
 
 
 class HostFacts(Noun):
-    """What a host said.
+    """A host that is ready.
 
     Attributes:
         address: IPv4 address of its name here; empty: none, or the run is on this machine only.
         interface: the interface that the run uses there; empty: it stays on this machine.
         cores: number of cores that processes may use.
-        versions: of Python, TensorFlow, Horovod and Ringside's code, by name.
-        clock_offset_s: its clock minus ours.
-        clock_round_trip_s: time of that question; the offset is known to half of it.
     """
 
     address: str
     interface: str
     cores: int
-    versions: dict[str, str]
-    clock_offset_s: float
-    clock_round_trip_s: float
 
 
 class _Answer(Noun):
-    """What one host said to all questions."""
+    """What one host said to all questions; its clock minus ours is known to half the round trip."""
 
     clock_offset_s: float
     clock_round_trip_s: float
@@ -65,16 +58,13 @@ class _Answer(Noun):
 def check_hosts(
     placement: Placement, site: Site, *, folder: Path, specs: Sequence[RunSpec] = ()
 ) -> dict[str, HostFacts]:
-    """Ask every host of a placement. Without a hostfile nothing is asked.
+    """Ask every host of a placement, used or not. Without a hostfile nothing is asked.
 
     Args:
-        placement: its hosts, used or not.
+        placement: its hosts.
         site: this machine.
         folder: where results will go; it need not exist yet.
         specs: runs to come. Every host must have what they read, and cores for their replicas.
-
-    Returns:
-        What each host said, by its name.
 
     Raises:
         RefusalError: every problem of every host, or a run that has no room.
@@ -82,7 +72,9 @@ def check_hosts(
     if placement.hosts is None:
         return {}
     used = [slots_used(spec, placement) for spec in specs]
-    most = {name: max((one.get(name, 0) for one in used), default=0) for name in placement.names}
+    most = {
+        name: max((slots.get(name, 0) for slots in used), default=0) for name in placement.names
+    }
     facts, problems = _examined(placement, site, folder=folder, specs=specs, replicas=most)
     if problems:
         raise _not_ready(problems)
@@ -92,17 +84,10 @@ def check_hosts(
 def usable_hosts(
     placement: Placement, site: Site, *, folder: Path, spec: RunSpec, interrupts: Interrupts
 ) -> tuple[Placement, list[str]]:
-    """The hosts that a run could be started on now, and what is wrong with the others.
+    """The placement with the hosts that can be used now, maybe none; what is wrong with the others.
 
-    Args:
-        placement: its hosts; each must have cores for its slots, as far as the run needs so many.
-        site: this machine.
-        folder: where results will go.
-        spec: the run.
-        interrupts: held by a caller who asks from a thread.
-
-    Returns:
-        The placement without the other hosts; it may have none.
+    Each must have cores for its slots, as far as the run needs so many. Arguments as of
+    `check_hosts`; `interrupts` are held by a caller who asks from a thread.
 
     Raises:
         RefusalError: this machine has a problem.
@@ -142,9 +127,14 @@ def _examined(
         answers = _ask_all(placement.names, site, questions, interrupts)
         here = host_facts.facts(questions)
     heard = {name: answer for name, answer in answers.items() if isinstance(answer, _Answer)}
-    silent = {name: answer for name, answer in answers.items() if isinstance(answer, ssh.NoAnswer)}
-    problems = [(name, answer.why) for name, answer in silent.items()]
-    problems += _same_machines(heard)
+    problems = [
+        (n, answer.why) for n, answer in answers.items() if isinstance(answer, ssh.NoAnswer)
+    ]
+    machines: dict[str, str] = {}
+    for name, answer in heard.items():
+        if (first := machines.setdefault(answer.said["identity"], name)) != name:
+            same = f"the same machine as {first}; name it once, its slots added up"
+            problems.append((name, same))
     for name, answer in heard.items():
         problems += [(name, what) for what in _differences(answer, here, content, folder)]
         cores = answer.said["cores"]
@@ -155,33 +145,13 @@ def _examined(
     if away := site.away(placement.names):
         interface = site.interface(away, placement.interface)
         problems += _network_problems(interface, away, heard, here)
-    bad = {name for name, _ in problems}
+    addresses = here["addresses"]
     facts = {
-        name: _described(answer, here["addresses"][name], interface)
+        name: HostFacts(address=addresses[name], interface=interface, cores=answer.said["cores"])
         for name, answer in heard.items()
-        if name not in bad
+        if name not in dict(problems)
     }
     return facts, problems
-
-
-def _described(answer: _Answer, address: str, interface: str) -> HostFacts:
-    return HostFacts(
-        address=address,
-        interface=interface,
-        cores=answer.said["cores"],
-        versions=answer.said["versions"],
-        clock_offset_s=answer.clock_offset_s,
-        clock_round_trip_s=answer.clock_round_trip_s,
-    )
-
-
-def _same_machines(heard: Mapping[str, _Answer]) -> Iterator[tuple[str, str]]:
-    names: dict[str, list[str]] = defaultdict(list)
-    for name, answer in heard.items():
-        names[answer.said["identity"]].append(name)
-    for first, *others in names.values():
-        for other in others:
-            yield other, f"the same machine as {first}; name it once, its slots added up"
 
 
 def _differences(
@@ -237,47 +207,32 @@ def _paths(specs: Sequence[RunSpec], site: Site) -> list[str]:
     wanted = [file for spec in specs if (file := own_file(spec.workload)) is not None]
     # Data in a bucket (gs://) have no path.
     wanted += [spec.data_dir for spec in specs if spec.data_dir and "://" not in spec.data_dir]
-    wanted += [str(folder) for spec in specs if (folder := _kept_data(spec)) and folder.exists()]
+    # If a public data set is not here either, the tasks download it, or say what to fetch.
+    for spec in specs:
+        row, kept = WORKLOADS.get(spec.workload), default_data_dir() / spec.workload
+        public = row is not None and row.function.startswith("ringside_core.workloads.public:")
+        wanted += [str(kept)] if public and not spec.data_dir and kept.exists() else []
     return [site.cwd, *dict.fromkeys(str(Path(site.cwd, path)) for path in wanted)]
-
-
-def _kept_data(spec: RunSpec) -> Path | None:
-    """Where a public data set is kept by default; None: another workload, or --data-dir is given.
-
-    If it is not here either, the tasks download it, or say what to fetch.
-    """
-    own = WORKLOADS.get(spec.workload)
-    if (
-        spec.data_dir
-        or own is None
-        or not own.function.startswith("ringside_core.workloads.public:")
-    ):
-        return None
-    return default_data_dir() / spec.workload
 
 
 @contextlib.contextmanager
 def _token(folder: Path) -> Iterator[tuple[Path, str]]:
     """A file with a secret in the folder, or in the nearest one above it that exists."""
     content = secrets.token_hex(16)
-    above = folder.absolute()
-    with contextlib.ExitStack() as stack:
+    file = above = folder.absolute()
+    try:
         try:
             while not above.is_dir():
                 above = above.parent
             file = above / f".ringside-{content[:8]}"
-            stack.callback(_remove, file)
             file.write_text(content)
         except OSError as error:
-            raise RefusalError(
-                "The folder for the results must be writable.", received=error
-            ) from None
+            rule = "The folder for the results must be writable."
+            raise RefusalError(rule, received=error) from None
         yield file, content
-
-
-def _remove(file: Path) -> None:
-    with contextlib.suppress(OSError):  # if it could not be written, it does not exist
-        file.unlink()
+    finally:
+        with contextlib.suppress(OSError):  # if it could not be written, it does not exist
+            file.unlink()
 
 
 def _ask_all(
@@ -303,14 +258,9 @@ def _ask_all(
         # What does not fit is a ValueError, which is this host's; _Answer(…) would refuse at once.
         return _Answer.model_validate(answer)
 
-    command = (site.python, "-I", str(SCRIPT), "facts")
-    return ssh.talk_to_all(
-        dict.fromkeys(names, command),
-        talk,
-        limit_s=ANSWER_S,
-        here=[*filter(site.is_local, names)],
-        interrupts=interrupts,
-    )
+    here = [*filter(site.is_local, names)]
+    commands = dict.fromkeys(names, (site.python, "-I", str(SCRIPT), "facts"))
+    return ssh.talk_to_all(commands, talk, limit_s=ANSWER_S, here=here, interrupts=interrupts)
 
 
 def machine_of(placement: Placement) -> MachineFacts:

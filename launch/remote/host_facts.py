@@ -23,25 +23,21 @@ PACKAGES = ("tensorflow", "horovod")
 
 def obstacles(spec_file: Path, ports: list[int]) -> list[str]:
     """What is in the way on this machine; empty when nothing is."""
-    taken = [str(port) for port in ports if not _is_free(port)]
-    found = []
+    taken, found = [], []
+    for port in ports:
+        with socket.socket() as probe:
+            # The last connections of an earlier run may linger (TIME_WAIT); servers do not mind.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("", port))
+            except OSError:
+                taken.append(str(port))
     if taken:
         ones = f"ports {', '.join(taken)} are" if len(taken) > 1 else f"port {taken[0]} is"
         found = [f"{ones} taken: wait, or repeat (the next run takes others)"]
     if not spec_file.is_file():
         found.append(f"{spec_file} is not there; all machines must see the run's folder")
     return found
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        # The last connections of an earlier run may linger (TIME_WAIT); servers do not mind.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("", port))
-        except OSError:
-            return False
-    return True
 
 
 def facts(questions: dict[str, Any]) -> dict[str, Any]:
@@ -82,9 +78,9 @@ def interfaces() -> dict[str, list[str]]:
 
     found: dict[str, list[str]] = {}
     for name, addresses in psutil.net_if_addrs().items():
-        for one in addresses:
-            if one.family == socket.AF_INET:
-                found.setdefault(name, []).append(one.address)
+        for address in addresses:
+            if address.family == socket.AF_INET:
+                found.setdefault(name, []).append(address.address)
     return found
 
 

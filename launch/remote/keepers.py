@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from launch.logs import log_file
@@ -29,27 +28,17 @@ SWEEPER = Path(sweep.__file__).resolve()
 
 @dataclass
 class _Keeper:
-    """One keeper, through its ssh.
-
-    Attributes:
-        greeting: the text with which it begins.
-        heard: when its last answer came, on the monotonic clock.
-        prelude: what came before the whole greeting; a login script may talk.
-        greeted: whether it has begun.
-        mute: no more answers can come.
-        sent: bytes that we sent.
-        answered: bytes that came back.
-    """
+    """One keeper, through its ssh."""
 
     host: str
     popen: subprocess.Popen[bytes]
     greeting: bytes
-    heard: float
-    prelude: bytes = b""
+    heard: float  # when its last answer came, on the monotonic clock
+    prelude: bytes = b""  # before the whole greeting; a login script may talk
     greeted: bool = False
-    mute: bool = False
-    sent: int = 0
-    answered: int = 0
+    mute: bool = False  # no more answers can come
+    sent: int = 0  # bytes
+    answered: int = 0  # bytes that came back
     asking: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -58,14 +47,9 @@ class _Keeper:
         return self.mute or self.popen.poll() is not None
 
     def ask(self, byte: bytes = b".") -> int:
-        """Send a byte, unless the pipe is full because nobody reads.
+        """Send a heartbeat, or a byte that `sweep.keep` knows, unless the pipe is full.
 
-        Args:
-            byte: a heartbeat, or one that `sweep.keep` knows.
-
-        Returns:
-            How many bytes will have come back once this one has. A byte that could not be sent
-            does not come back.
+        Returns how many bytes will have come back once this one has.
         """
         assert self.popen.stdin is not None
         with self.asking:
@@ -115,12 +99,7 @@ class Keepers:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._let_go()
 
     def tell(self, byte: bytes) -> None:
@@ -141,12 +120,7 @@ class Keepers:
     def roll_call(
         self, seconds: float, between: Callable[[], None] = lambda: None
     ) -> tuple[str, ...]:
-        """Ask every keeper now; returns the hosts that do not answer in time.
-
-        Args:
-            seconds: how long to wait.
-            between: called repeatedly while it waits.
-        """
+        """Ask every keeper now; returns the hosts that do not answer in these seconds."""
         give_up = time.monotonic() + seconds
         awaited = {keeper.host: keeper.ask() for keeper in self._keepers}
         poll = select.poll()  # select() knows no file above the 1,024th
@@ -166,13 +140,11 @@ class Keepers:
 
     def complaint(self, hosts: Sequence[str]) -> str:
         """What ssh said of hosts that are out of reach."""
+        logs = {host: log_file(Path(self._plan.run_dir), f"ssh-{host}") for host in hosts}
         said = {
-            host: log_file(Path(self._plan.run_dir), f"ssh-{host}").read_text(errors="replace")
-            for host in hosts
+            host: " ".join(log.read_text(errors="replace").split()) for host, log in logs.items()
         }
-        return " ".join(
-            f"{host} is not ready: {' '.join(said[host].split()) or 'no answer'}." for host in hosts
-        )
+        return " ".join(f"{host} is not ready: {said[host] or 'no answer'}." for host in hosts)
 
     def _start(self, host: str) -> _Keeper:
         command = (self._plan.python, "-I", "-S", str(SWEEPER), self._plan.run_id, "--keep")
@@ -191,11 +163,8 @@ class Keepers:
         return _Keeper(host, popen, greeting, heard=time.monotonic())
 
     def _beat(self) -> None:
-        """Send heartbeats to every keeper, whatever the launcher does.
-
-        It is a thread, because the launcher may stand still: it may wait for a slow host, or for a
-        terminal that is blocked (`| less`, Ctrl-S). That must not end the run.
-        """
+        # A thread, because the launcher may wait for a slow host, or for a terminal that is blocked
+        # (`| less`, Ctrl-S). That must not end the run.
         while not self._over.wait(BEAT_S):
             for keeper in self._keepers:
                 keeper.ask()

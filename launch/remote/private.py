@@ -14,28 +14,12 @@ from pathlib import Path
 # What horovodrun, its Python and its ssh need. None of it is a secret: that of an agent, for
 # example, is behind the name of its socket.
 PUBLIC = frozenset(
-    (
-        "CUDA_VISIBLE_DEVICES",
-        "HOME",
-        "KRB5CCNAME",
-        "KRB5_CONFIG",
-        "LANG",
-        "LANGUAGE",
-        "LD_LIBRARY_PATH",
-        "LD_PRELOAD",
-        "LOGNAME",
-        "PATH",
-        "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION",
-        "PYTHONHOME",
-        "PYTHONNOUSERSITE",
-        "PYTHONPATH",
-        "PYTHONUSERBASE",
-        "SHELL",
-        "SSH_AUTH_SOCK",
-        "TMPDIR",
-        "TZ",
-        "USER",
-    )
+    {
+        *("CUDA_VISIBLE_DEVICES", "HOME", "KRB5CCNAME", "KRB5_CONFIG", "LANG", "LANGUAGE"),
+        *("LD_LIBRARY_PATH", "LD_PRELOAD", "LOGNAME", "PATH", "PYTHONHOME", "PYTHONNOUSERSITE"),
+        *("PYTHONPATH", "PYTHONUSERBASE", "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION", "SHELL"),
+        *("SSH_AUTH_SOCK", "TMPDIR", "TZ", "USER"),
+    }
 )
 PUBLIC_BEGINNINGS = ("HOROVOD_", "LC_", "NCCL_", "RINGSIDE_")
 

@@ -11,10 +11,9 @@ import subprocess
 import time
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from typing import Generic, Self, TypeVar
+from typing import Generic, TypeVar
 
 from launch.interrupts import Interrupts
-from launch.plan import RUN_ID, Process
 from launch.remote.marks import Stream, marked, new_mark
 from ringside_core.specs import Noun, RefusalError
 
@@ -30,16 +29,10 @@ FILES_PER_HOST = 8  # three pipes of a question, or two of a keeper, and those o
 OTHER_FILES = 512
 LONGEST_SHOWN = 80  # characters shown of text that is no answer
 
-# Nobody can type a password here. A machine that no longer answers ends the run within 15 s.
+# No password can be typed here. A machine that no longer answers ends the run within 15 s.
 OPTIONS = (
-    "-o",
-    "BatchMode=yes",
-    "-o",
-    "ConnectTimeout=10",
-    "-o",
-    "ServerAliveInterval=5",
-    "-o",
-    "ServerAliveCountMax=3",
+    *("-o", "BatchMode=yes", "-o", "ConnectTimeout=10"),
+    *("-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3"),
 )
 
 # What ssh says, and what to do about it; the first match counts.
@@ -105,20 +98,11 @@ def ask_all(
     here: Collection[str] = (),
     interrupts: Interrupts | None = None,
 ) -> dict[str, str | NoAnswer]:
-    """Ask every host at once, and wait for each answer.
-
-    Args:
-        commands: one for each host, by its name. A command must exit with 0, or it has no answer.
-        limit_s: time for each host to connect and to answer.
-        here: names of this machine, which is asked without ssh.
-        interrupts: held by a caller who asks from threads; None: held here.
+    """Ask every host at once, and wait for each answer; arguments and errors as of `talk_to_all`.
 
     Returns:
-        The standard output of each command, without what a login shell said before or after it.
-
-    Raises:
-        KeyboardInterrupt: on Ctrl-C, after everything was ended; see `talk_to_all`.
-        SystemExit: on SIGTERM or SIGHUP, likewise.
+        The standard output of each command that exits with 0, without what a login shell said
+        before or after it.
     """
     return talk_to_all(commands, _hear_out, limit_s=limit_s, here=here, interrupts=interrupts)
 
@@ -150,18 +134,42 @@ def talk_to_all(
         RefusalError: more hosts than this process may open files for.
     """
     allow_files(len(commands))
-    with (
-        Interrupts() if interrupts is None else nullcontext(interrupts) as interrupts,
-        _Calls(talk, limit_s) as calls,
-    ):
-        for host, argv in commands.items():
-            interrupts.raise_noted()
-            calls.start(host, argv, local=host in here)
-            calls.look(0.0)  # so the first hosts need not wait until the last is started
-        while calls.going:
-            interrupts.raise_noted()
-            calls.look(POLL_S)
-    return {host: calls.answers[host] for host in commands}
+    answers: dict[str, T | NoAnswer] = {}
+    going: dict[str, _Call[T]] = {}
+    started: list[subprocess.Popen[bytes]] = []
+    selector = selectors.PollSelector()  # it needs no file handle: we may have used all
+
+    def look(seconds: float) -> None:
+        for key, _ in selector.select(seconds):
+            key.data()
+        for host, call in list(going.items()):
+            call.look()
+            if call.answer is not None:
+                call.end()
+                answers[host] = call.answer
+                del going[host]
+
+    with Interrupts() if interrupts is None else nullcontext(interrupts) as interrupts:
+        try:
+            for host, argv in commands.items():
+                interrupts.raise_noted()
+                try:
+                    going[host] = _Call(host, argv, talk, limit_s, selector, local=host in here)
+                    started.append(going[host].popen)
+                except ValueError as error:
+                    answers[host] = NoAnswer(why=str(error))
+                look(0.0)  # so the first hosts need not wait until the last is started
+            while going:
+                interrupts.raise_noted()
+                look(POLL_S)
+        finally:
+            for call in going.values():
+                call.end()
+            give_up = time.monotonic() + KILL_S
+            for popen in started:
+                with suppress(subprocess.TimeoutExpired):
+                    popen.wait(max(0.0, give_up - time.monotonic()))
+    return {host: answers[host] for host in commands}
 
 
 def nonsense(program: str, said: str) -> NoAnswer:
@@ -171,14 +179,7 @@ def nonsense(program: str, said: str) -> NoAnswer:
 
 
 def complaint(host: str, code: int, said: str, program: str) -> str:
-    """What is wrong with a host, from the way a command there ended.
-
-    Args:
-        host: its name.
-        code: exit code of ssh.
-        said: its error output.
-        program: what should have run, such as the path of the interpreter.
-    """
+    """What is wrong with a host, where ssh should have run a program and said this instead."""
     for pattern, words in COMPLAINTS:
         if re.search(pattern, said):
             return words.format(host=host, program=program)
@@ -191,61 +192,35 @@ def remote_command(host: str, argv: Sequence[str]) -> tuple[str, ...]:
     return ("ssh", "-T", *OPTIONS, host, shlex.join(argv))
 
 
-def remote_process(
-    name: str,
-    host: str,
-    argv: Sequence[str],
-    *,
-    env: Mapping[str, str],
-    cwd: str,
-    serves: bool = False,
-) -> Process:
-    """A task on another machine, in the same folder as here. It ends with its connection.
-
-    Args:
-        name: of the task.
-        host: where it runs.
-        argv: its command.
-        env: variables of the task. ssh itself gets only the run's id, because it belongs to the run
-            too.
-        cwd: where it starts.
-        serves: see Process.
-    """
-    assignments = [f"{key}={value}" for key, value in env.items()]
-    line = shlex.join(["exec", "env", *assignments, *argv, "--watch-stdin"])
-    return Process(
-        name=name,
-        argv=("ssh", *OPTIONS, host, f"cd {shlex.quote(cwd)} && {line}"),
-        env={RUN_ID: env[RUN_ID]},
-        serves=serves,
-        holds_stdin=True,
-    )
-
-
 class _Call(Generic[T]):
-    """One command and the talk with it.
-
-    Attributes:
-        answer: its result; None: it goes on.
-    """
+    """One command and the talk with it; `answer` is None while it goes on."""
 
     def __init__(
         self,
         host: str,
-        program: str,
-        popen: subprocess.Popen[bytes],
-        mark: str,
+        argv: Sequence[str],
         talk: Talk[T],
         limit_s: float,
         selector: selectors.BaseSelector,
+        *,
+        local: bool,
     ) -> None:
+        mark = new_mark()
+        command = marked(argv, mark)
+        if not local:
+            command = remote_command(host, command)
+        pipe = subprocess.PIPE
+        try:
+            popen = subprocess.Popen(
+                command, bufsize=0, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
+            )
+        except OSError as error:
+            raise ValueError(f"{command[0]} cannot be started here: {error.strerror}") from None
         assert popen.stdin is not None and popen.stdout is not None and popen.stderr is not None
         self.answer: T | NoAnswer | None = None
-        self._host = host
-        self._program = program
-        self._limit_s = limit_s
-        self._give_up_at = time.monotonic() + limit_s
-        self._popen = popen
+        self.popen = popen
+        self._host, self._program = host, argv[0]
+        self._limit_s, self._give_up_at = limit_s, time.monotonic() + limit_s
         self._stdin = popen.stdin
         os.set_blocking(self._stdin.fileno(), False)
         self._unsent = bytearray()
@@ -276,7 +251,7 @@ class _Call(Generic[T]):
         """Kill what is left and close the pipes. The caller must wait for the process."""
         # Also what ssh started itself (ProxyCommand).
         with suppress(ProcessLookupError):
-            os.killpg(self._popen.pid, signal.SIGKILL)
+            os.killpg(self.popen.pid, signal.SIGKILL)
         for stream in (self._out, self._errors):
             if not stream.over:
                 self._selector.unregister(stream.pipe)
@@ -287,7 +262,7 @@ class _Call(Generic[T]):
         """The exit code of a command that failed; all of its errors have been read."""
         if self._out.code is not None and self._errors.code is not None:
             return self._out.code
-        if not self._out.over or (code := self._popen.poll()) is None:
+        if not self._out.over or (code := self.popen.poll()) is None:
             return None
         if not self._errors.over:
             self._hear(self._errors)  # not up to its end: what outlives ssh may hold it open
@@ -322,69 +297,6 @@ class _Call(Generic[T]):
             return
         except BrokenPipeError:
             self._unsent.clear()  # the exit code will say more
-
-
-class _Calls(Generic[T]):
-    """Calls side by side. Leaving the `with` block ends every one.
-
-    Attributes:
-        answers: those of finished calls, by host.
-        going: calls that go on.
-    """
-
-    def __init__(self, talk: Talk[T], limit_s: float) -> None:
-        self.answers: dict[str, T | NoAnswer] = {}
-        self.going: dict[str, _Call[T]] = {}
-        self._talk = talk
-        self._limit_s = limit_s
-        self._started: list[subprocess.Popen[bytes]] = []
-        self._selector = selectors.PollSelector()  # it needs no file handle: we may have used all
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        for call in self.going.values():
-            call.end()
-        give_up = time.monotonic() + KILL_S
-        for popen in self._started:
-            with suppress(subprocess.TimeoutExpired):
-                popen.wait(max(0.0, give_up - time.monotonic()))
-
-    def start(self, host: str, argv: Sequence[str], *, local: bool) -> None:
-        """Start a command. If it cannot be started, it is over."""
-        mark = new_mark()
-        command = marked(argv, mark)
-        if not local:
-            command = remote_command(host, command)
-        try:
-            popen = subprocess.Popen(
-                command,
-                bufsize=0,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
-            )
-        except OSError as error:
-            why = f"{command[0]} cannot be started here: {error.strerror}"
-            self.answers[host] = NoAnswer(why=why)
-            return
-        self._started.append(popen)
-        self.going[host] = _Call(
-            host, argv[0], popen, mark, self._talk, self._limit_s, self._selector
-        )
-
-    def look(self, seconds: float) -> None:
-        """Go on with every talk; return when something was read, or after this time."""
-        for key, _ in self._selector.select(seconds):
-            key.data()
-        for host, call in list(self.going.items()):
-            call.look()
-            if call.answer is not None:
-                call.end()
-                self.answers[host] = call.answer
-                del self.going[host]
 
 
 def _hear_out() -> Generator[bytes | None, str, str]:

@@ -84,10 +84,7 @@ def kill_members(run_id: str) -> list[int]:
 
 
 def _is_janitor(pid: int) -> bool:
-    """Whether this is a resource tracker of Python's multiprocessing.
-
-    When its users are dead, it removes their semaphores (horovodrun has some) and ends.
-    """
+    """A resource tracker of Python's: with its users dead, it removes their semaphores and ends."""
     try:
         return JANITOR in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
@@ -96,21 +93,19 @@ def _is_janitor(pid: int) -> bool:
 
 def _wait_for_exits(pids: list[int]) -> None:
     """Return when all have exited, or after a tenth of a second."""
-    poll = select.poll()
-    handles = []
-    for pid in pids:
-        with contextlib.suppress(OSError):
-            handle = os.pidfd_open(pid)
-            handles.append(handle)
-            poll.register(handle, select.POLLIN)
-    end = time.monotonic() + 0.1
-    waiting = len(handles)
-    while waiting and (left := end - time.monotonic()) > 0:
-        for handle, _ in poll.poll(left * 1000):
-            poll.unregister(handle)
-            waiting -= 1
-    for handle in handles:
-        os.close(handle)
+    with contextlib.ExitStack() as stack:
+        poll, waiting = select.poll(), 0
+        for pid in pids:
+            with contextlib.suppress(OSError):
+                handle = os.pidfd_open(pid)
+                stack.callback(os.close, handle)
+                poll.register(handle, select.POLLIN)
+                waiting += 1
+        end = time.monotonic() + 0.1
+        while waiting and (left := end - time.monotonic()) > 0:
+            for handle, _ in poll.poll(left * 1000):
+                poll.unregister(handle)
+                waiting -= 1
 
 
 def tidy(run_dir: Path, scratch: str) -> None:
@@ -128,14 +123,9 @@ def sweep_remote(commands: list[list[str]]) -> list[list[str]]:
     Returns:
         The commands that failed, or took too long.
     """
+    none = subprocess.DEVNULL
     running = [
-        subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        subprocess.Popen(command, stdin=none, stdout=none, stderr=none, start_new_session=True)
         for command in commands
     ]
     deadline = time.monotonic() + REMOTE_PATIENCE_S
@@ -162,10 +152,8 @@ def keep(run_id: str) -> None:
         while select.select([0], [], [], SILENCE_S)[0] and (said := os.read(0, 4096)):
             if PREEMPT in said:
                 preempt_members(run_id)
-            told = said.translate(None, b"." + PREEMPT)
-            if told:  # the last word counts
-                frozen = told.endswith(FREEZE)
-                signal_members(run_id, signal.SIGSTOP if frozen else signal.SIGCONT)
+            if last := said.translate(None, b"." + PREEMPT)[-1:]:
+                signal_members(run_id, signal.SIGSTOP if last == FREEZE else signal.SIGCONT)
             os.write(1, said)
 
 
@@ -177,12 +165,9 @@ def signal_members(run_id: str, number: signal.Signals) -> None:
 
 
 def preempt_members(run_id: str) -> bool:
-    """Ask the processes of the run that train to save and end; returns whether there are any.
-
-    They are those that have a handler for the signal. So has mpirun, which would pass it on to
-    ranks that have none yet.
-    """
-    told = False
+    """Ask the processes of the run that train to save and end; returns whether there are any."""
+    # Those that have a handler. So has mpirun, which would pass it on to ranks that have none yet.
+    asked = False
     for pid in members(run_id):
         with contextlib.suppress(OSError):
             status = Path(f"/proc/{pid}/status").read_text()
@@ -190,8 +175,8 @@ def preempt_members(run_id: str) -> bool:
             program = Path(f"/proc/{pid}/exe").readlink().name
             if caught >> (ENDING - 1) & 1 and program.startswith("python"):
                 os.kill(pid, ENDING)
-                told = True
-    return told
+                asked = True
+    return asked
 
 
 def wait_until_gone(pid: int) -> None:

@@ -216,7 +216,7 @@ def _as_typed(parameter: Any, value: object) -> str:
 
 def _report(console: Console, comparison: Comparison, folder: Path, *, seconds: float) -> None:
     """The table, the page, what it says, what to do next; exit code 1 if a run failed."""
-    from ringside.report.ending import headline, next_step
+    from ringside.report.ending import next_step
     from ringside.report.table import render_table
     from ringside.report.write import write_report  # matplotlib: only now
 
@@ -225,9 +225,7 @@ def _report(console: Console, comparison: Comparison, folder: Path, *, seconds: 
     failed = sum(not run.outcome.completed for run in comparison.runs)
     console.print(f"{len(comparison.runs)} runs, {failed} failed, {seconds / 60:.1f} minutes")
     console.print(f"report: {page}", soft_wrap=True, highlight=False)
-    summary = summarize(comparison)
-    following = f"Next: {next_step(summary, comparison.asked, str(folder))}."
-    console.print(f"\n{headline(summary)}", style="bold", highlight=False, markup=False)
-    console.print(following, soft_wrap=True, highlight=False, markup=False)
+    following = next_step(summarize(comparison), comparison.asked, str(folder))
+    console.print(f"\nNext: {following}.", soft_wrap=True, highlight=False, markup=False)
     if failed:
         raise typer.Exit(1)

@@ -44,7 +44,7 @@ COMMANDS = {
     ),
     "verify-report": (
         "ringside.cli.verify_report",
-        "Compute a whole report again from its raw samples.",
+        "Render a report again from its raw samples, and compare.",
     ),
 }
 

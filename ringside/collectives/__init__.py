@@ -1,1 +1,1 @@
-"""What one collective takes under each stack: measured, checked element by element, kept."""
+"""What an all-reduce takes under each stack: measured, checked element by element, kept."""

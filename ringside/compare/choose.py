@@ -13,7 +13,7 @@ from rich.console import Console
 from launch import LauncherName
 from launch.placement import cores_each
 from launch.remote.host_checks import HostFacts, machine_of
-from ringside.collectives.stacks import no_mpi
+from ringside.collectives.stacks import obstacle
 from ringside.compare.arms import (
     cores_here,
     default_backends,
@@ -216,7 +216,7 @@ def begin(
 def _for_breakdown(console: Console, arms: tuple[Arm, ...], shared: Shared) -> tuple[Arm, ...]:
     """The breakdown arms that can run here: independent replicas need MPI to begin together."""
     needed = breakdown_arms(arms, shared)
-    if why_not := no_mpi():
+    if why_not := obstacle("mpi"):
         console.print(f"[yellow]no independent replicas[/]: {why_not}", highlight=False)
         return tuple(arm for arm in needed if arm.capabilities.one_model)
     return needed

@@ -21,7 +21,6 @@ from ringside.verify import store
 from ringside_core.readings.cores import usable_cores
 from ringside_core.readings.load import LoadWatch, cores_of
 from ringside_core.specs import (
-    LOAD_FILE,
     THIS_MACHINE,
     Arm,
     Comparison,
@@ -256,9 +255,7 @@ def _kept(
     load: Load | None,
     **known: Any,
 ) -> Run:
-    """A run that is over, with its witness of the load on disk and its duration remembered."""
-    if load is not None:
-        write_whole(run_dir / LOAD_FILE, load.to_json())
+    """A run that is over, with its duration remembered."""
     if execution.outcome.completed:
         durations.remember(spec, execution.wall_s, placement)
     return Run(

@@ -1,6 +1,6 @@
 """Arms on the hosts of a hostfile: which have room, which hosts are ready, what links carry."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -9,7 +9,7 @@ from launch import Site
 from launch.placement import slots_used
 from launch.remote.host_checks import HostFacts, check_hosts
 from ringside.collectives.link import measure_links
-from ringside.collectives.place import hosts_of_ranks
+from ringside.collectives.measurement import hosts_of_ranks
 from ringside.collectives.store import find_communication
 from ringside_core.specs import (
     Arm,
@@ -94,20 +94,16 @@ def ready_hosts(
 
 
 def links_between(
-    console: Console, placement: Placement, used: Collection[str]
+    console: Console, placement: Placement, used: Mapping[str, str]
 ) -> tuple[Link, ...]:
-    """Measure the links between the hosts that are used; empty if one of them carries nothing.
+    """Measure the links between the used hosts (addresses by name); empty if one carries nothing.
 
     A dead link is reported, not refused: the runs over it then fail with their own outcome.
     """
-    hosts = tuple(host for host in placement.hosts or () if host.name in used)
-    if len(hosts) < 2:
-        return ()
+    addresses = {name: used[name] for name in placement.names if name in used}
     with console.status("measuring the links…"):
         try:
-            return measure_links(
-                placement.replace(hosts=hosts), Site.here(), seconds=LINK_S, tools=("tcp",)
-            )
+            return measure_links(addresses, Site.here(), seconds=LINK_S)
         except RefusalError as error:
             console.print(f"[yellow]links not measured[/] {error}", highlight=False)
             return ()
@@ -125,6 +121,5 @@ def kept_communication(
     return find_communication(
         hosts_of_ranks(placement.replace(hosts=used), most) if used else (),
         links,
-        addresses={name: one.address for name, one in facts.items()},
-        cores={name: one.cores for name, one in facts.items()},
+        facts,
     )

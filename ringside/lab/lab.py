@@ -16,7 +16,8 @@ from ringside_core.specs import Document, Noun, RefusalError, write_whole
 
 STATE = "state.json"
 # The default of Linux, and so of most clusters. What this machine has is not used: some cloud
-# images have BBR, which leaves much of a link unused if both directions are full (docs/network.md).
+# images have BBR, which leaves much of a link unused if both directions are full
+# (docs/collectives.md).
 CONGESTION_CONTROL = "cubic"
 
 

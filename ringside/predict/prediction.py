@@ -192,11 +192,7 @@ def stack_inputs(comparison: Comparison, communication: Communication, arm: Arm)
     _refuse_another_place(comparison, communication, size)
     stack = arm.options.stack
     timings = [
-        timing
-        for found in communication.stacks
-        if found.stack == stack
-        for timing in found.timings
-        if timing.operation == "allreduce"
+        timing for found in communication.stacks if found.stack == stack for timing in found.timings
     ]
     if not timings:
         raise RefusalError(
@@ -312,7 +308,6 @@ def message_bound_s(communication: Communication) -> float:
         max(ranks)
         for stack in communication.stacks
         for timing in stack.timings
-        if timing.operation == "allreduce"
         for ranks in timing.seconds
     )
     return quickest / math.ceil(math.log2(communication.num_ranks))

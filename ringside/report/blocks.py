@@ -12,19 +12,14 @@ Tone = Literal["", "won", "tie", "empty"]
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell: the main text, and a smaller line below it.
-
-    Attributes:
-        word: a verdict, set apart from its number.
-        tone: how the cell looks; the words must be clear without it.
-    """
+    """One cell: the main text, and a smaller line below it."""
 
     main: str
     note: str = ""
     bad: bool = False
     link: str = ""
-    word: str = ""
-    tone: Tone = ""
+    word: str = ""  # a verdict, set apart from its number
+    tone: Tone = ""  # how the cell looks; the words must be clear without it
 
 
 @dataclass(frozen=True)
@@ -36,35 +31,33 @@ class Column:
     numeric: bool = True
 
 
+def heads(line: str) -> tuple[Column, ...]:
+    """Columns as `<Arm | Step (ms)`: a note is in parentheses, and `<` stands before text."""
+    found = []
+    for head in line.split(" | "):
+        name, _, note = head.removeprefix("<").partition(" (")
+        found.append(Column(name, note.removesuffix(")"), numeric=not head.startswith("<")))
+    return tuple(found)
+
+
 @dataclass(frozen=True)
 class Table:
-    """A table one of whose columns names its rows.
-
-    Attributes:
-        apart: number of rows at the end that are not comparable with those above.
-        label: what it contains, for readers who cannot see it.
-        kind: its CSS class.
-        head: the column that names the rows.
-    """
+    """A table one of whose columns names its rows."""
 
     columns: tuple[Column, ...]
     rows: tuple[tuple[Cell, ...], ...]
-    apart: int = 0
-    label: str = ""
-    kind: str = ""
-    head: int = 0
+    apart: int = 0  # rows at the end that are not comparable with those above
+    label: str = ""  # what it contains, for readers who cannot see it
+    kind: str = ""  # its CSS class
+    head: int = 0  # the column that names the rows
 
 
 class Caveat(NamedTuple):
-    """A reason to be careful, computed from the records, and what to do about it.
-
-    Attributes:
-        section: the section of the page to which the advice leads; empty: none.
-    """
+    """A reason to be careful, computed from the records, and what to do about it."""
 
     what: str
     advice: str
-    section: str = ""
+    section: str = ""  # of the page, to which the advice leads
 
 
 @dataclass(frozen=True)

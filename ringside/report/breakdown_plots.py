@@ -1,12 +1,10 @@
-"""Plots of the breakdown of a step, and of the collectives within it."""
+"""The plot of the breakdown of a step."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ringside.report.drawing import (
-    DASHES,
     INK,
-    MARKERS,
     MUTED,
     SERIES,
     Plot,
@@ -17,17 +15,12 @@ from ringside.report.drawing import (
     series,
 )
 from ringside.report.sections.breakdown import Breakdowns
-from ringside.report.sections.communication import OPERATIONS, models_of, timings_by_operation
-from ringside.report.words import stack_name
-from ringside.stats.collectives import CostModel, predicted_seconds, times_of
-from ringside_core.specs import Communication, Timing
-from ringside_core.text import exact_byte_size, wrapped
+from ringside_core.text import wrapped
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LABEL_WIDTH = 21
-POINTS = 64  # of a model's line
 HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\", "++++", "oooo", "----")
 
 
@@ -89,74 +82,3 @@ def _stacked(axes: Any, names: Sequence[str], rows: Sequence[Mapping[str, float 
         for k, value in enumerate(values):
             right[k] += max(value, 0.0)
             left[k] += min(value, 0.0)
-
-
-def communication_plot(found: Communication | None) -> Plot:
-    """Time of each collective against its size: marks are measured, lines are the model."""
-    title = "Collectives against their models"
-    stacks = [stack for stack in (found.stacks if found else ()) if stack.timings]
-    timed = {stack.stack: timings_by_operation(stack) for stack in stacks}
-    shown = [name for name in OPERATIONS if any(name in of_stack for of_stack in timed.values())]
-    if found is None or not shown:
-        return Plot("communication", title, "Not measured.")
-    models = models_of(found)
-    caption = (
-        "Marks: mean time of one operation over the repetitions, from the least to the most of a "
-        "rank. Lines: the fitted model. Both axes are logarithmic, and the same in "
-        "each part."
-    )
-    every = [timing for stack in stacks for timing in stack.timings]
-    sizes = sorted({timing.size_bytes for timing in every})
-
-    def draw(figure: "Figure") -> None:
-        parts = figure.subplots(len(shown), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
-        for axes, operation in zip(parts, shown, strict=True):
-            for index, (stack, timings) in enumerate(timed.items()):
-                if operation in timings:
-                    model = models.get((stack, operation))
-                    _collective(axes, index, stack_name(stack), timings[operation], model)
-            axes.set_xscale("log", base=2)
-            axes.set_yscale("log")
-            axes.set_xticks(sizes[::2], [exact_byte_size(size) for size in sizes[::2]])
-            axes.minorticks_off()
-            name_numbers(axes.yaxis, log=True, subs=(1.0,))
-            axes.set_ylabel("time, ms")
-            axes.set_title(OPERATIONS[operation], loc="left")
-        parts[-1].set_xlabel("size of the array of each rank")
-        legend(figure, parts)
-
-    height_in = 1.0 + 2.1 * len(shown) + legend_in(timed)
-    return plot("communication", title, caption, draw, height_in=height_in)
-
-
-def _collective(
-    axes: Any, index: int, stack: str, timings: Sequence[Timing], model: CostModel | None
-) -> None:
-    sizes = [timing.size_bytes for timing in timings]
-    times = [times_of(timing) for timing in timings]
-    color = SERIES[index % len(SERIES)]
-    middle = [1e3 * one.mean_s for one in times]
-    axes.errorbar(
-        sizes,
-        middle,
-        yerr=[
-            [1e3 * (one.mean_s - one.shortest_s) for one in times],
-            [1e3 * (one.longest_s - one.mean_s) for one in times],
-        ],
-        color=color,
-        marker=MARKERS[index % len(MARKERS)],
-        linestyle="none",
-        markersize=4.5,
-        elinewidth=1,
-        label=series(stack),
-    )
-    if model is not None:
-        first, last = sizes[0], sizes[-1]
-        between = [first * (last / first) ** (k / POINTS) for k in range(POINTS + 1)]
-        axes.plot(
-            between,
-            [1e3 * predicted_seconds(model, size) for size in between],
-            color=color,
-            linestyle=DASHES[index % len(DASHES)],
-            linewidth=1.2,
-        )

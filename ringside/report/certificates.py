@@ -96,21 +96,18 @@ def _explained(check: Check) -> Iterator[str]:
     tolerance = "" if check.tolerance is None else f" (tolerance {check.tolerance:.0e})"
     yield f"{'passed' if check.passed else 'FAILED'}  {check.name}{tolerance}: {check.finding}"
     first = next(iter(_above(check)), None)
-    for one in _told(check, None if first is None else first.step):
+    by_step: dict[int, list[Deviation]] = {}
+    for one in check.by_step:
+        by_step.setdefault(one.step, []).append(one)
+    told = []  # the largest of each step; of the first step above the tolerance, all kinds
+    for step, found in sorted(by_step.items()):
+        most = max(found, key=lambda one: float("inf") if one.value is None else one.value)
+        told += found if first is not None and step == first.step else [most]
+    for one in told:
         size = "not a number" if one.value is None else f"{one.value:.1e}"
         when = f"step {one.step}" if one.step else "at start"
         mark = "  <-- first above the tolerance" if one is first else ""
         yield f"  {when:>8}  {size:>12}  {one.kind:<11}  {one.name}  ({one.task}){mark}"
-
-
-def _told(check: Check, everything_of: int | None) -> Iterator[Deviation]:
-    """The largest deviation of each step; of one step, the deviations of every kind."""
-    for step in sorted({one.step for one in check.by_step}):
-        found = [one for one in check.by_step if one.step == step]
-        if step == everything_of:
-            yield from found
-        else:
-            yield max(found, key=lambda one: float("inf") if one.value is None else one.value)
 
 
 def _above(check: Check) -> list[Deviation]:
@@ -131,20 +128,16 @@ def _hint(certificate: Certificate) -> str:
             f"{listed(ledgers)}: other examples were fed or counted. Look at the sharding and at "
             "short batches first; the other differences may follow from that."
         )
-    for check in failed:
-        if above := _above(check):
-            return _points_to(above, check, certificate.steps)
-    return ""
-
-
-def _points_to(above: Sequence[Deviation], check: Check, steps: int) -> str:
-    trained = [one for one in above if one.kind in TRAINED]
-    if not trained:
+    check = next((check for check in failed if _above(check)), None)
+    if check is None:
+        return ""
+    above = _above(check)
+    first = next((one for one in above if one.kind in TRAINED), None)
+    if first is None:
         return (
             "training agrees, and only the results computed from it differ: look at how examples "
             f"are counted and weighted in the {above[0].kind}, and how replicas are summed."
         )
-    first = trained[0]
     if above[0].step == 0:
         return (
             "the weights differ before the first step: the initial weights are not broadcast, or "
@@ -152,28 +145,23 @@ def _points_to(above: Sequence[Deviation], check: Check, steps: int) -> str:
         )
     if first.kind == "replicas":
         return "the replicas differ from each other: gradients or statistics are not reduced."
-    if first.step == 1:
-        return _first_step(first, check)
-    if steps % first.step == 0:
-        return (
-            f"everything agrees until step {first.step}, which may be the last of an epoch: look "
-            "at how its short last batch is divided and weighted."
-        )
-    return (
-        f"everything agrees until step {first.step}: look at what changes with time, such as a "
-        "learning-rate schedule, the optimizer's state or a random stream."
-    )
-
-
-def _first_step(first: Deviation, check: Check) -> str:
-    if first.kind == "loss":
+    if first.step == 1 and first.kind == "loss":
         return (
             "the loss of the first step differs, although the weights before it agree: the "
             "examples or their weights are others, or the loss is scaled differently."
         )
-    loss_agrees = any((one.kind, one.step) == ("loss", 1) for one in check.by_step)
-    return (
-        f"the weights differ after the first step{', its loss agrees' if loss_agrees else ''}: "
-        "look at the gradients (summed, or not reduced) and at the optimizer (learning rate, "
-        "wrapper)."
+    if first.step == 1:
+        agrees = any((one.kind, one.step) == ("loss", 1) for one in check.by_step)
+        return (
+            f"the weights differ after the first step{', its loss agrees' if agrees else ''}: "
+            "look at the gradients (summed, or not reduced) and at the optimizer (learning rate, "
+            "wrapper)."
+        )
+    last = certificate.steps % first.step == 0
+    return f"everything agrees until step {first.step}" + (
+        ", which may be the last of an epoch: look at how its short last batch is divided and "
+        "weighted."
+        if last
+        else ": look at what changes with time, such as a learning-rate schedule, the optimizer's "
+        "state or a random stream."
     )

@@ -1,92 +1,60 @@
-"""Does a written report say what its raw samples say? Every file is made again and compared."""
+"""Are the pages of a comparison what its samples say? They are rendered again and compared."""
 
 import io
 import itertools
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
-from ringside.report.chain import against_gaps
-from ringside.report.differences import Difference, line_differences
-from ringside.report.second_opinion import against_summary, second_opinion
 from ringside.report.source import RESULTS, naming, read_results, read_text, report_version
-from ringside.report.witnesses import against_certificates, against_loads, against_records
-from ringside.report.write import PAGES, files_of
-from ringside.stats.step_times import warm_up
+from ringside.report.write import PAGES, Writer, files_of
 from ringside_core.specs import RefusalError
 
-FILES = ("results.csv", "report.md", "report.html", "samples.csv", "mllog.txt")
-WITNESSES = (against_gaps, against_records, against_loads, against_certificates)
-TAG = re.compile(r"<[^>]*>")
-VERSION = re.compile(r"Code of this report\W*([0-9a-f]{64})")
-ENOUGH = 200  # differences of one file that are told; a file may have thousands
+SHOWN, BEFORE = 120, 40  # characters of a line that are shown, and those before the difference
 
 
-@dataclass(frozen=True)
-class Checked:
-    """The result of a check.
-
-    Attributes:
-        compared: what was compared, as (what, how many).
-        differences: what does not agree; empty: the report says what the samples say.
-        notes: what could not be compared.
-    """
-
-    compared: tuple[tuple[str, int], ...]
-    differences: tuple[Difference, ...]
-    notes: tuple[str, ...]
-
-
-def check_report(folder: Path) -> Checked:
-    """Make the whole report again from the raw samples and compare it byte by byte.
+def check_report(folder: Path) -> dict[str, str]:
+    """Render all pages again from results.json and compare them byte by byte.
 
     side_by_side.html and .md do not belong to the report: they are made from two comparisons.
+
+    Returns:
+        For each file of the report the first line that differs; empty: none does.
 
     Raises:
         RefusalError: the folder holds no comparison, a file of it is missing or damaged, or other
             code wrote it: then the code may be the reason for a difference.
     """
     results = read_results(folder)
-    comparison = results.comparison
-    written = {name: read_text(folder / name) for name in FILES}
-    _refuse_other_code(folder, written)
-    witnesses = [ask(folder, comparison) for ask in WITNESSES]
-    compared = [(one.what, one.count) for one in witnesses]
-    found = [difference for one in witnesses for difference in one.differences]
-    found += [
-        Difference(name, "Digest of the raw samples", "another one", results.digest)
-        for name in PAGES
-        if results.digest not in written[name]
-    ]
-    with naming(folder / RESULTS):
-        summary, files = files_of(comparison, folder, digest=results.digest)
-        for name in FILES:
-            stream = io.BytesIO()
-            files[name](stream)
-            expected = stream.getvalue().decode()
-            compared.append((f"lines of {name}", expected.count("\n")))
-            found += itertools.islice(line_differences(name, written[name], expected), ENOUGH)
-        opinion = second_opinion(
-            folder,
-            warm_up_epochs={run.position: warm_up(run).epochs for run in comparison.runs},
-            rounds=summary.rounds.used,
-        )
-    count, different = against_summary(opinion, summary)
-    compared.append(("numbers computed a second way", count))
-    notes = tuple(one.note for one in witnesses if one.note)
-    return Checked(tuple(compared), tuple([*found, *different]), notes)
-
-
-def _refuse_other_code(folder: Path, written: Mapping[str, str]) -> None:
-    """Other code may rightly compute other numbers."""
     for name in PAGES:
-        shown = VERSION.search(TAG.sub("", written[name]))
-        version = shown[1] if shown else ""
-        if version != report_version():
+        if report_version() not in read_text(folder / name):
             raise RefusalError(
                 "A report is verified by the code that wrote it.",
-                received=f"{folder / name}, written by other code "
-                f"({version or 'it does not say which'}; this is {report_version()})",
+                received=f"{folder / name}, written by other code (this is {report_version()})",
                 advice=f"Run `ringside report {folder}` first: it leaves {RESULTS} as it is.",
             )
+    with naming(folder / RESULTS):
+        files = files_of(results.comparison, folder, digest=results.digest)
+    return {name: _first_difference(folder / name, write) for name, write in files.items()}
+
+
+def _first_difference(file: Path, write: Writer) -> str:
+    stream = io.BytesIO()
+    write(stream)
+    found, expected = read_text(file), stream.getvalue().decode()
+    if found == expected:
+        return ""
+    lines = itertools.zip_longest(found.split("\n"), expected.split("\n"))
+    number, (ours, theirs) = next(
+        (n, pair) for n, pair in enumerate(lines, 1) if pair[0] != pair[1]
+    )
+    pairs = enumerate(itertools.zip_longest(ours or "", theirs or ""))
+    start = max(0, next((i for i, (a, b) in pairs if a != b), 0) - BEFORE)
+    return f"line {number}: {_shown(ours, start)} → {_shown(theirs, start)}"
+
+
+def _shown(line: str | None, start: int) -> str:
+    """The part of a line from a character on; nothing in it that a terminal would obey."""
+    if line is None:
+        return "no line"
+    end = start + SHOWN
+    part = ("…" if start else "") + line[start:end] + ("…" if line[end:] else "")
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in part)

@@ -6,102 +6,50 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from ringside.stats.rounds import disturbance
-from ringside.stats.run_figures import FIGURES
 from ringside.stats.step_times import counted_executions
 from ringside.stats.summary import RunRow, Summary
-from ringside_core.specs import Comparison, EpochRecord, Run, RunRecord
-
-RUN_COLUMNS = (
-    "position",
-    "round",
-    "arm",
-    "group",
-    "backend",
-    "replicas",
-    "twin_of",
-    "tuned_from",
-    "ablation",
-    "workload",
-    "global_batch",
-    "epochs",
-    "precision",
-    "policy",
-    "trained_by",
-    "keras",
-    "seed",
-    "run_name",
-    "outcome",
-    "outcome_reason",
-    "round_counts",
-    "disturbed_by",
-    "wall_s",
-    *FIGURES,
-    "quality_metric",
-    "quality_target",
-    "each_example_once",
-    "replicas_equal",
-    "comparable",
-    "not_comparable_because",
-    "why_missing",
-    "log_dir",
-)
+from ringside_core.specs import Comparison, Run
 
 
 def render_csv(summary: Summary) -> str:
     """All runs in the order in which they were started; a missing number is an empty field."""
+    arms = (*summary.arms, *summary.breakdown_arms)
+    reasons = {row.arm.label: row.not_comparable_because for row in arms}
+    rows = [_run_row(row, summary, reasons[row.arm.label]) for row in summary.runs]
     stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(RUN_COLUMNS)
-    writer.writerows(csv_rows(summary))
+    writer = csv.DictWriter(stream, rows[0] if rows else (), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
     return stream.getvalue()
 
 
-def csv_rows(summary: Summary) -> Iterator[tuple[object, ...]]:
-    """The rows below the head, as `render_csv` writes them."""
-    arms = (*summary.arms, *summary.breakdown_arms)
-    reasons = {row.arm.label: row.not_comparable_because for row in arms}
-    for row in summary.runs:
-        fields = _row(row, summary, reasons[row.arm.label])
-        yield tuple(fields[column] for column in RUN_COLUMNS)
-
-
-def _row(row: RunRow, summary: Summary, not_comparable_because: str) -> dict[str, object]:
-    run, spec, figures = row.run, row.run.spec, row.figures
-    numbers = {name: getattr(figures, name) for name in FIGURES}
+def _run_row(row: RunRow, summary: Summary, why_not_comparable: str) -> dict[str, object]:
+    run, spec = row.run, row.run.spec
+    arm = ("group", "backend", "replicas", "twin_of", "tuned_from", "ablation")
+    ran = ("workload", "global_batch", "epochs", "precision", "policy", "trained_by")
+    missing = [f"{name}: {one.reason}" for name, one in row.figures.items() if one.value is None]
     return {
         "position": run.position,
         "round": run.round,
         "arm": row.arm.label,
-        "group": row.arm.group,
-        "backend": row.arm.backend,
-        "replicas": row.arm.replicas,
-        "twin_of": row.arm.twin_of,
-        "tuned_from": row.arm.tuned_from,
-        "ablation": row.arm.ablation,
-        "workload": spec.workload,
-        "global_batch": spec.global_batch,
-        "epochs": spec.epochs,
-        "precision": spec.precision,
-        "policy": spec.policy or "",
-        "trained_by": spec.trained_by,
+        **{name: getattr(row.arm, name) for name in arm},
+        **{name: getattr(spec, name) for name in ran},
         "keras": f"{spec.keras} as shipped" if spec.as_shipped else spec.keras,
         "seed": spec.seed,
         "run_name": spec.run_name,
         "outcome": run.outcome.kind,
-        "outcome_reason": str(run.outcome) if not run.outcome.completed else "",
+        "outcome_reason": "" if run.outcome.completed else str(run.outcome),
         "round_counts": "yes" if row.used else "no",
         "disturbed_by": disturbance(run),
         "wall_s": run.wall_s,
-        **{name: figure.value for name, figure in numbers.items()},
+        **{name: figure.value for name, figure in row.figures.items()},
         "quality_metric": summary.quality_metric,
         "quality_target": summary.quality_target,
-        "each_example_once": figures.each_example_once,
-        "replicas_equal": figures.replicas_equal,
-        "comparable": "no" if not_comparable_because else "yes",
-        "not_comparable_because": not_comparable_because,
-        "why_missing": "; ".join(
-            f"{name}: {figure.reason}" for name, figure in numbers.items() if figure.value is None
-        ),
+        "each_example_once": row.each_example_once,
+        "replicas_equal": row.replicas_equal,
+        "comparable": "no" if why_not_comparable else "yes",
+        "not_comparable_because": why_not_comparable,
+        "why_missing": "; ".join(missing),
         "log_dir": run.log_dir,
     }
 
@@ -155,30 +103,15 @@ def sample_rows(comparison: Comparison) -> Iterator[Row]:
 def _of_run(kind: str, run: Run) -> Iterator[Row]:
     for record in run.records:
         counted = iter(counted_executions(run, record))
-        for number in range(len(record.epochs)):
-            yield from _of_epoch((kind, run.position, run.round, run.arm), record, number, counted)
-
-
-def _of_epoch(run: Row, record: RunRecord, number: int, counted: Iterator[bool]) -> Iterator[Row]:
-    epoch = record.epochs[number]
-    before = 0.0
-    for index, (end, counts) in enumerate(zip(epoch.step_end_s, counted, strict=False)):
-        yield (
-            *run,
-            record.task,
-            record.role,
-            number,
-            index,
-            _steps(epoch, index),
-            end,
-            end - before,
-            "yes" if counts else "no",
-            epoch.examples,
-            epoch.train_s,
-        )
-        before = end
-
-
-def _steps(epoch: EpochRecord, index: int) -> int:
-    """Steps in one execution; the last one of an epoch may be shorter."""
-    return min(epoch.steps_per_time, epoch.steps - index * epoch.steps_per_time)
+        for number, epoch in enumerate(record.epochs):
+            before = 0.0
+            for index, (end, counts) in enumerate(zip(epoch.step_end_s, counted, strict=False)):
+                yield (
+                    *(kind, run.position, run.round, run.arm, record.task, record.role),
+                    *(number, index),
+                    # the last execution of an epoch may hold fewer steps
+                    min(epoch.steps_per_time, epoch.steps - index * epoch.steps_per_time),
+                    *(end, end - before, "yes" if counts else "no"),
+                    *(epoch.examples, epoch.train_s),
+                )
+                before = end

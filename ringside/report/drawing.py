@@ -22,16 +22,7 @@ if TYPE_CHECKING:
 XLINK = "http://www.w3.org/1999/xlink"
 # Colours for matplotlib that later become CSS variables of the page.
 INK, MUTED, RULE = "#010203", "#020304", "#030405"
-SERIES = (
-    "#0072b2",
-    "#d55e00",
-    "#00855f",
-    "#b8589a",
-    "#a87400",
-    "#6a4cc0",
-    "#1090a8",
-    "#5f6b7a",
-)
+SERIES = ["#0072b2", "#d55e00", "#00855f", "#b8589a", "#a87400", "#6a4cc0", "#1090a8", "#5f6b7a"]
 _VARIABLES = {
     INK: "--ink",
     MUTED: "--muted",
@@ -68,17 +59,12 @@ SETTINGS: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Plot:
-    """A drawing, with words for readers who cannot see it.
-
-    Attributes:
-        svg: safe to put into a page as it is; empty: there was nothing to draw.
-        caption: what is drawn; of an empty plot, why there is none.
-    """
+    """A drawing, with words for readers who cannot see it."""
 
     name: str
     title: str
-    caption: str
-    svg: str = ""
+    caption: str  # what is drawn; of an empty plot, why there is none
+    svg: str = ""  # safe to put into a page as it is
 
 
 @dataclass(frozen=True)
@@ -158,14 +144,12 @@ def panels(
     return plot(name, title, caption, draw, height_in=height_in)
 
 
-def name_numbers(
-    axis: Any, *, log: bool = False, subs: tuple[float, ...] = (1.0, 2.0, 5.0)
-) -> None:
+def name_numbers(axis: Any, *, log: bool = False) -> None:
     """A few tick labels, written as in the tables: 15,000 and 0.5."""
     from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
     axis.set_major_locator(
-        LogLocator(subs=subs) if log else MaxNLocator(5, steps=[1, 2, 2.5, 5, 10])
+        LogLocator(subs=(1.0, 2.0, 5.0)) if log else MaxNLocator(5, steps=[1, 2, 2.5, 5, 10])
     )
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
     axis.set_minor_formatter(NullFormatter())
@@ -216,18 +200,12 @@ def plot(
         parameters.update({**SETTINGS, "svg.hashsalt": name})
         figure = Figure(figsize=(WIDTH_IN, height_in), layout="constrained")
         draw(figure)
-        svg = to_svg(figure, name=name, label=f"{title}. {caption}")
+        svg = _svg(figure, name=name, label=f"{title}. {caption}")
     return Plot(name, title, caption, svg)
 
 
-def to_svg(figure: "Figure", *, name: str, label: str) -> str:
-    """The figure as one <svg> element.
-
-    Args:
-        figure: drawn.
-        name: unique on the page; stands before every id.
-        label: read aloud in place of the picture.
-    """
+def _svg(figure: "Figure", *, name: str, label: str) -> str:
+    """The figure as one <svg> element; the name stands before every id, the label is read aloud."""
     from matplotlib.backends.backend_svg import FigureCanvasSVG
 
     stream = io.StringIO()

@@ -1,60 +1,14 @@
-"""The last two lines of a comparison on a terminal: what it says, and what to do next."""
+"""The last line of a comparison on a terminal: what to do next."""
 
 import math
 import shlex
 
-from ringside.report.ranking import family_of, ranked
-from ringside.report.sections.headline import contenders, headlines, loses
+from ringside.report.ranking import ranked
+from ringside.report.sections.headline import contenders, headlines
 from ringside.report.sections.tables import target_cell
-from ringside.report.words import times
-from ringside.stats.figure import Spread
-from ringside.stats.summary import ArmRow, Summary
+from ringside.stats.summary import Summary
 from ringside_core.specs import Rounds
 from ringside_core.text import listed
-
-
-def headline(summary: Summary) -> str:
-    """The verdict at the largest size in one plain sentence; tables hold the intervals."""
-    told = headlines(summary)
-    if not told:
-        return "No arm can be ranked."
-    top = told[0]
-    where = f"With {top.size}"
-    pair = contenders(summary, top.replicas)
-    if pair is None:
-        return f"{where}, {ranked(summary, top.replicas)[0].arm.label} is the only arm."
-    first, second = _names(pair)
-    if top.told and top.ratio is not None:
-        much = times(top.ratio, top.interval)
-        sentence = f"{where}, {first} is {much} as fast as {second}"
-    elif top.interval is not None:
-        sentence = f"{where}, {first} and {second} cannot be told apart"
-    else:
-        sentence = f"{where}, there is no verdict on {first} and {second}"
-    return f"{sentence}{_beside_serial(summary, pair[0])}."
-
-
-def _names(pair: tuple[ArmRow, ArmRow]) -> tuple[str, str]:
-    """The families, if the two stand for different ones that distribute; else their labels."""
-    first, second = map(family_of, pair)
-    both = all(row.arm.capabilities.family != "none" for row in pair)
-    if both and first != second:
-        return first, second
-    return pair[0].arm.label, pair[1].arm.label
-
-
-def _beside_serial(summary: Summary, row: ArmRow) -> str:
-    """Whether distribution gains anything; empty: that is not known."""
-    if loses(summary, row):
-        return f"; {summary.serial}, without distribution, is faster than {row.arm.label}"
-    known = {one.arm.label for one in ranked(summary)}
-    if summary.serial not in known or row.arm.label == summary.serial:
-        return ""
-    verdict = summary.verdict_of(row.arm.label, summary.serial)
-    if verdict.word != "faster" or verdict.ratio.value is None:
-        return ""
-    much = times(verdict.ratio.value, verdict.ratio.interval)
-    return f"; {row.arm.label} is {much} as fast as {summary.serial}, without distribution"
 
 
 def next_step(summary: Summary, asked: Rounds, folder: str) -> str:
@@ -69,8 +23,11 @@ def next_step(summary: Summary, asked: Rounds, folder: str) -> str:
     if any(row.not_completed for row in summary.arms):
         return f"read why runs were lost: {folder}/report.html#failures"
     if not ranked(summary):
-        return _first_certify(summary)
-    missed = [row.arm.label for row in summary.arms if target_cell(_to_target(row)).bad]
+        if all(row.certificate is None for row in summary.arms):
+            return "the same command without --no-verify, because only certified arms are ranked"
+        return "see where the arms depart from the serial run: ringside verify --explain"
+    targets = {row.arm.label: row.spreads["time_to_target_s"] for row in summary.arms}
+    missed = [label for label, spread in targets.items() if target_cell(spread).bad]
     if missed:
         epochs = 2 * max(row.run.spec.epochs for row in summary.runs)
         return (
@@ -89,16 +46,6 @@ def next_step(summary: Summary, asked: Rounds, folder: str) -> str:
     if not any(row.arm.tuned_from for row in summary.arms):
         return "see what other settings gain: the same command with --tuned"
     return "ask the same of your own model: --workload my_file.py:workload (docs/own-model.md)"
-
-
-def _first_certify(summary: Summary) -> str:
-    if all(row.certificate is None for row in summary.arms):
-        return "the same command without --no-verify, because only certified arms are ranked"
-    return "see where the arms depart from the serial run: ringside verify --explain"
-
-
-def _to_target(row: ArmRow) -> Spread:
-    return row.spreads["time_to_target_s"]
 
 
 def _is_open(summary: Summary, asked: Rounds) -> bool:

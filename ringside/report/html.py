@@ -61,16 +61,11 @@ def breaks(text: str) -> Markup:
 def ranges(text: str) -> Markup:
     """A text with `commands` set as such; a range, a count, a 1e-15 is never broken."""
     parts = re.split(r"(`[^`]+`|\[[^\]]*\]|n=\d+(?: of \d+)?|\d\.\de[+-]\d+)", plain(text))
-    return Markup("").join(
-        _kept(part) if index % 2 else breaks(part) for index, part in enumerate(parts)
-    )
-
-
-def _kept(part: str) -> Markup:
-    """A part that is never broken: a command, or a range."""
-    if part.startswith("`"):
-        return Markup("<code>{}</code>").format(part[1:-1])
-    return Markup("<span>{}</span>").format(part)
+    for index in range(1, len(parts), 2):
+        command = parts[index].startswith("`")
+        kept = Markup("<code>{}</code>" if command else "<span>{}</span>")
+        parts[index] = kept.format(parts[index].strip("`"))
+    return Markup("").join(part if index % 2 else breaks(part) for index, part in enumerate(parts))
 
 
 def forest_of(headlines: Sequence[Headline]) -> dict[int, str]:

@@ -36,7 +36,7 @@ def render_markdown(view: View) -> str:
         parts += rendered_section(section)
     parts.append(
         "The same as data: [results.json](results.json), [results.csv](results.csv), "
-        "[samples.csv](samples.csv), [mllog.txt](mllog.txt)."
+        "[samples.csv](samples.csv)."
     )
     return "\n\n".join(parts) + "\n"
 

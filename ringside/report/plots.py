@@ -1,4 +1,4 @@
-"""The plots of a report: throughput, scaling, step times, parts, collectives, quality."""
+"""The plots of a report: throughput, scaling, step times, parts, quality."""
 
 import itertools
 import math
@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ringside.report.breakdown_plots import breakdown_plot, communication_plot
+from ringside.report.breakdown_plots import breakdown_plot
 from ringside.report.drawing import (
     INK,
     LEGEND_WIDTH,
@@ -23,7 +23,7 @@ from ringside.report.drawing import (
     series,
     styles_of,
 )
-from ringside.report.ranking import twins_aside
+from ringside.report.ranking import ranked, twins_aside
 from ringside.report.view import View
 from ringside.stats.step_times import chief_of, step_times_ms
 from ringside.stats.summary import ArmRow, Summary
@@ -46,7 +46,6 @@ def plots_of(view: View) -> list[Plot]:
         scaling_plot(summary, styles, view.comparison.scaling),
         step_time_plot(summary, styles),
         breakdown_plot(view.breakdown),
-        communication_plot(view.comparison.communication),
         quality_plot(summary, styles),
     ]
 
@@ -63,22 +62,21 @@ def throughput_plot(summary: Summary, styles: dict[str, Style]) -> Plot:
         "Each dot is one run, the stroke the geometric mean, the bar its 95 % interval; "
         "a thin line means that there are too few rounds for an interval."
     )
-    known = [
-        (row.mean_throughput.value, row)
-        for row in rows
-        if row.comparable and row.mean_throughput.value and not row.arm.twin_of
-    ]
-    if known:
-        most, top = max(known, key=lambda pair: pair[0])
-        caption += (
-            f" Highest: {plain(top.arm.label)}, {number(most)} examples/s{twins_aside(summary)}."
-        )
+    if fastest := ranked(summary):
+        most = number(fastest[0].mean_throughput.value or 0.0)
+        caption += f" Highest: {plain(fastest[0].arm.label)}, {most} examples/s"
+        caption += f"{twins_aside(summary)}."
     caption += _set_apart(rows)
+    rates: dict[str, list[float]] = {row.arm.label: [] for row in rows}
+    for run in summary.runs:
+        rate = run.figures["throughput_examples_s"].value
+        if run.used and rate is not None and run.arm.label in rates:
+            rates[run.arm.label].append(rate)
 
     def draw(figure: "Figure") -> None:
         axes = figure.subplots()
         for height, row in enumerate(rows):
-            _dots(axes, height, row, _run_rates(summary, row), look_of(row, styles))
+            _dots(axes, height, row, rates[row.arm.label], look_of(row, styles))
         axes.set_yticks(
             range(len(rows)), [wrapped(row.arm.label, LABEL_WIDTH, max_lines=2) for row in rows]
         )
@@ -95,19 +93,8 @@ def throughput_plot(summary: Summary, styles: dict[str, Style]) -> Plot:
 
 
 def _set_apart(rows: Sequence[ArmRow]) -> str:
-    """How arms that are not comparable look; empty: there are none."""
-    if all(row.comparable for row in rows):
-        return ""
-    return " Grey with hollow marks: not comparable."
-
-
-def _run_rates(summary: Summary, row: ArmRow) -> list[float]:
-    rates = [
-        run.figures.throughput_examples_s.value
-        for run in summary.runs
-        if run.arm == row.arm and run.used
-    ]
-    return [rate for rate in rates if rate is not None]
+    apart = not all(row.comparable for row in rows)
+    return " Grey with hollow marks: not comparable." if apart else ""
 
 
 def _dots(axes: Any, height: int, row: ArmRow, rates: list[float], style: Style) -> None:
@@ -141,7 +128,9 @@ def scaling_plot(summary: Summary, styles: dict[str, Style], scaling: str) -> Pl
     """Examples/s against replicas, with the line of perfect scaling from serial."""
     title = f"{scaling.capitalize()} scaling with replicas"
     comparable = [row for row in summary.arms if row.comparable and not row.arm.twin_of]
-    groups = _groups(comparable)
+    groups: dict[str, list[ArmRow]] = {row.arm.group: [] for row in comparable}
+    for row in sorted(comparable, key=lambda row: row.arm.replicas):
+        groups[row.arm.group] += [row] if row.throughput else []
     scaled = {group: rows for group, rows in groups.items() if len(rows) > 1}
     if not scaled:
         return Plot("scaling", title, "No comparable arm ran at two numbers of replicas.")
@@ -212,21 +201,6 @@ def _scaling_line(
     )
 
 
-def _groups(arms: Sequence[ArmRow]) -> dict[str, list[ArmRow]]:
-    """Arms with a throughput by group, by size within it."""
-    groups: dict[str, list[ArmRow]] = {}
-    for row in sorted(arms, key=lambda row: row.arm.replicas):
-        if row.throughput:
-            groups.setdefault(row.arm.group, []).append(row)
-    return {
-        group: rows for group, rows in sorted(groups.items(), key=lambda item: _rank(arms, item))
-    }
-
-
-def _rank(arms: Sequence[ArmRow], item: tuple[str, list[ArmRow]]) -> int:
-    return next(index for index, row in enumerate(arms) if row.arm.group == item[0])
-
-
 def step_time_plot(summary: Summary, styles: dict[str, Style]) -> Plot:
     """Distribution of step times, one panel for each number of replicas."""
     title = "Step times"
@@ -241,19 +215,7 @@ def step_time_plot(summary: Summary, styles: dict[str, Style]) -> Plot:
     def draw_arm(axes: Any, row: ArmRow, style: Style) -> None:
         # A hundred quantiles draw the same line as ten thousand steps.
         xs, ys = _quantiles(times[row.arm.label])
-        axes.plot(
-            xs,
-            ys,
-            color=style.color,
-            linestyle=style.dash,
-            marker=style.marker,
-            markersize=3.5,
-            markerfacecolor=style.face,
-            markevery=(7, 20),
-            linewidth=1.4,
-            drawstyle="steps-post",
-            label=series(row.arm.group),
-        )
+        axes.plot(xs, ys, **_line(row, style), markevery=(7, 20), drawstyle="steps-post")
 
     def finish(axes: Any) -> None:
         axes.set_xscale("log")
@@ -265,24 +227,20 @@ def step_time_plot(summary: Summary, styles: dict[str, Style]) -> Plot:
         "Share of the steps that took at most this time, over all counted steps of all completed "
         "runs; the axis is logarithmic. A steeper curve is steadier, one further left is faster."
     )
-    if _several_at_once(summary):
-        caption += (
-            " For an arm that runs several steps at once, each time is the mean of these steps, "
-            "which makes its curve steeper."
-        )
     caption += _set_apart(rows)
     return panels("steps", title, caption, rows, styles, draw_arm, finish, "step time, ms")
 
 
-def _several_at_once(summary: Summary) -> bool:
-    """Whether only the time of several steps together is known of an arm."""
-    return any(
-        epoch.steps_per_time > 1
-        for one in summary.runs
-        if one.used and not (one.arm.for_breakdown or one.arm.twin_of)
-        for record in one.run.records
-        for epoch in record.epochs
-    )
+def _line(row: ArmRow, style: Style) -> dict[str, Any]:
+    return {
+        "color": style.color,
+        "linestyle": style.dash,
+        "marker": style.marker,
+        "markersize": 3.5,
+        "markerfacecolor": style.face,
+        "linewidth": 1.3,
+        "label": series(row.arm.group),
+    }
 
 
 def _quantiles(values: Sequence[float]) -> tuple[list[float], list[float]]:
@@ -309,18 +267,14 @@ def quality_plot(summary: Summary, styles: dict[str, Style]) -> Plot:
         return Plot("quality", title, f"No run has a validation metric {plain(metric)}.")
 
     def draw_arm(axes: Any, row: ArmRow, style: Style) -> None:
-        xs, ys = _medians(curves[row.arm.label])
-        axes.plot(
-            xs,
-            ys,
-            color=style.color,
-            linestyle=style.dash,
-            marker=style.marker,
-            markersize=3.5,
-            markerfacecolor=style.face,
-            linewidth=1.2,
-            label=series(row.arm.group),
+        own = curves[row.arm.label]
+        epochs = range(max(len(xs) for xs, _ in own))
+        # of each epoch the medians over the runs that have it
+        xs, ys = (
+            [statistics.median(one[axis][k] for one in own if k < len(one[axis])) for k in epochs]
+            for axis in (0, 1)
         )
+        axes.plot(xs, ys, **_line(row, style))
 
     def finish(axes: Any) -> None:
         axes.set_ylabel(wrapped(metric, LEGEND_WIDTH, max_lines=2))
@@ -354,13 +308,3 @@ def _curves(summary: Summary, metric: str) -> dict[str, list[tuple[list[float], 
                 )
             )
     return curves
-
-
-def _medians(curves: Sequence[tuple[list[float], list[float]]]) -> tuple[list[float], list[float]]:
-    """Of each epoch the median time and the median quality, over the runs that have it."""
-    longest = max(len(xs) for xs, _ in curves)
-    by_epoch = [[(xs[k], ys[k]) for xs, ys in curves if k < len(xs)] for k in range(longest)]
-    return (
-        [statistics.median(x for x, _ in points) for points in by_epoch],
-        [statistics.median(y for _, y in points) for points in by_epoch],
-    )

@@ -6,7 +6,7 @@ from pathlib import Path
 from rich.table import Table as RichTable
 from rich.text import Text as RichText
 
-from ringside.report.blocks import Block, Bullets, Cell, Column, Section, Table, Text
+from ringside.report.blocks import Block, Bullets, Cell, Section, Table, Text, heads
 from ringside.report.terminal import rich_table
 from ringside.report.words import (
     NOTHING,
@@ -93,11 +93,7 @@ def _ratio(change: Change) -> str:
 def _circumstances(told: SideBySide) -> Section:
     """What differs between the two although the experiment is the same."""
     names = [name for name, _, _ in told.differs]
-    columns = (
-        Column("What", numeric=False),
-        Column("Before", numeric=False),
-        Column("Now", numeric=False),
-    )
+    columns = heads("<What | <Before | <Now")
     rows = tuple((Cell(name), Cell(old), Cell(new)) for name, old, new in told.differs)
     blocks = (Table(columns, rows, label="What differs", kind="differs"),) if rows else ()
     answer = f"Different: {', '.join(names)}." if names else "Software and rounds are the same."
@@ -106,15 +102,17 @@ def _circumstances(told: SideBySide) -> Section:
 
 def _arms(told: SideBySide) -> Section:
     notes = [(one, "") for one in _notes(told)]
-    figures = (e for one in told.changes for e in (one.before, one.now, one.ratio))
     blocks: list[Block] = [changes_table(told)]
-    if why_not := why_no_interval(figures):
-        blocks.append(Text(why_not))
+    blocks += [Text(why_not)] if (why_not := _why_no_interval(told)) else []
     blocks += [Bullets(tuple(notes)), Text(HOW)]
     bad = any(one.regression or one.certificate == "lost" for one in told.changes)
     return Section(
         "arms", "Faster or slower?", "Arms", summary_of(told), tuple(blocks), sure=not bad
     )
+
+
+def _why_no_interval(told: SideBySide) -> str:
+    return why_no_interval(e for one in told.changes for e in (one.before, one.now, one.ratio))
 
 
 def _notes(told: SideBySide) -> list[str]:
@@ -140,51 +138,36 @@ def _notes(told: SideBySide) -> list[str]:
 
 def changes_table(told: SideBySide) -> Table:
     """One row for each arm that is in both comparisons."""
-    columns = (
-        Column("Arm", numeric=False),
-        Column("Before", "examples/s"),
-        Column("Now", "examples/s"),
-        Column("Now ÷ before", "95 % interval"),
-        Column("Verdict", numeric=False),
-        Column("Comparable", numeric=False),
+    columns = heads(
+        "<Arm | Before (examples/s) | Now (examples/s) | Now ÷ before (95 % interval) | "
+        "<Verdict | <Comparable"
     )
-    rows = tuple(
-        (
-            Cell(one.label),
-            Cell(*with_interval(one.before)),
-            Cell(*with_interval(one.now)),
-            _ratio_cell(one),
-            Cell(*_verdict(one), bad=one.regression),
-            _certificate_cell(one),
-        )
-        for one in told.changes
-    )
+    rows = tuple(_row(one) for one in told.changes)
     return Table(columns, rows, label="Arms in both comparisons", kind="changes")
 
 
-def _ratio_cell(change: Change) -> Cell:
-    value, within = change.ratio.value, change.ratio.interval
-    if value is None:
-        return Cell(NOTHING, change.ratio.reason)
-    return Cell(times(value, within), span_or_none(change.ratio))
-
-
-def _verdict(change: Change) -> tuple[str, str]:
-    if not change.comparable:
-        return "not comparable", ""
-    if change.ratio.interval is None:
-        return "no verdict", ""
-    words = {"slower": "regression", "faster": "improvement"}
-    return change.word, words.get(change.word, change.reason)
-
-
-def _certificate_cell(change: Change) -> Cell:
-    reason = change.not_comparable_now or change.not_comparable_before
-    if change.certificate == "lost":
-        return Cell("lost", reason, bad=True)
-    if change.certificate == "gained":
-        return Cell("gained", f"before: {reason}")
-    return Cell("no", reason) if reason else Cell("yes")
+def _row(one: Change) -> tuple[Cell, ...]:
+    if not one.comparable:
+        verdict = ("not comparable", "")
+    elif one.ratio.interval is None:
+        verdict = ("no verdict", "")
+    else:
+        words = {"slower": "regression", "faster": "improvement"}
+        verdict = (one.word, words.get(one.word, one.reason))
+    reason = one.not_comparable_now or one.not_comparable_before
+    comparable = Cell("no", reason) if reason else Cell("yes")
+    if one.certificate:
+        lost = one.certificate == "lost"
+        comparable = Cell(one.certificate, reason if lost else f"before: {reason}", bad=lost)
+    value, within = one.ratio.value, one.ratio.interval
+    return (
+        Cell(one.label),
+        Cell(*with_interval(one.before)),
+        Cell(*with_interval(one.now)),
+        Cell(NOTHING if value is None else times(value, within), span_or_none(one.ratio)),
+        Cell(*verdict, bad=one.regression),
+        comparable,
+    )
 
 
 def render_side_by_side_table(told: SideBySide) -> RichTable:
@@ -193,7 +176,6 @@ def render_side_by_side_table(told: SideBySide) -> RichTable:
     below.append(plain(summary_of(told)) + "\n", style="bold")
     for name, old, new in told.differs:
         below.append(f"\ndiffers  {plain(name)}: {plain(old)} before, {plain(new)} now")
-    figures = (e for one in told.changes for e in (one.before, one.now, one.ratio))
-    for note in (why_no_interval(figures), *_notes(told)):
+    for note in (_why_no_interval(told), *_notes(told)):
         below.append(f"\n{plain(note)}" if note else "")
     return rich_table(changes_table(told), below=below)

@@ -4,8 +4,8 @@ import functools
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from ringside_core.code_version import code_version
 from ringside_core.readings.machine import package_versions
@@ -30,14 +30,8 @@ COVERED = (
 PACKAGES = ("numpy", "scipy", "pandas", "matplotlib", "jinja2")
 
 
-@dataclass(frozen=True)
-class Results:
-    """The content of a results.json.
-
-    Attributes:
-        comparison: the records.
-        digest: SHA-256 of the file, as `sha256sum` prints it.
-    """
+class Results(NamedTuple):
+    """The content of a results.json, and its SHA-256 as `sha256sum` prints it."""
 
     comparison: Comparison
     digest: str

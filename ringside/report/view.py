@@ -1,25 +1,24 @@
 """All that a report says, before any format: a few sentences, then sections."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from ringside.report.blocks import Caveat, Folded, Section, Table, Terms
-from ringside.report.ranking import counted_runs
 from ringside.report.sections.accuracy import accuracy_section
 from ringside.report.sections.breakdown import Breakdowns, breakdown_section, breakdowns_of
 from ringside.report.sections.caveats import caveats, caveats_section
 from ringside.report.sections.communication import communication_section
 from ringside.report.sections.definitions import definitions_section
 from ringside.report.sections.environment import environment_section
-from ringside.report.sections.failures import Failure, failures, failures_section
+from ringside.report.sections.failures import failures, failures_section
 from ringside.report.sections.headline import Headline, headlines
 from ringside.report.sections.noise import noise_line, noise_section, rounds_line
-from ringside.report.sections.proof import Proof, not_comparable, proof_of, proof_section
+from ringside.report.sections.proof import Proof, proof_of, proof_section
 from ringside.report.sections.resources import arm_resources, resources_section
 from ringside.report.sections.safety import safety_section
 from ringside.report.sections.speed import results_section, scaling_section, steps_section
-from ringside.report.sections.tables import evidence_table, results_table, runs_table
+from ringside.report.sections.tables import runs_table
 from ringside.report.sections.tuning import tuning_section
 from ringside.report.sections.verdicts import verdicts_section
 from ringside.report.source import digest_of
@@ -30,34 +29,18 @@ from ringside_core.text import byte_size, listed, plural
 
 @dataclass(frozen=True)
 class View:
-    """Everything that a report says, apart from the plots.
-
-    Attributes:
-        headlines: who wins at each size, largest first.
-        facts: the evidence behind the headlines: (question, answer, whether one may rely on it).
-        not_comparable: (arms, why they are not ranked).
-        sections: everything below the first screen, in order.
-        breakdown: parts of a step, for the plot too; None: not measured.
-        digest: SHA-256 of results.json.
-    """
+    """Everything that a report says, apart from the plots."""
 
     comparison: Comparison
     summary: Summary
     title: str
     lead: str
-    headlines: tuple[Headline, ...]
-    facts: tuple[tuple[str, str, bool], ...]
-    quality: str
+    headlines: tuple[Headline, ...]  # who wins at each size, largest first
+    facts: tuple[tuple[str, str, bool], ...]  # question, answer, whether one may rely on it
     proof: Proof
-    not_comparable: tuple[tuple[str, str], ...]
     caveats: tuple[Caveat, ...]
-    results: Table
-    evidence: Table
-    runs: Table
-    failures: tuple[Failure, ...]
-    sections: tuple[Section, ...]
-    breakdown: Breakdowns | None
-    digest: str
+    breakdown: Breakdowns | None  # parts of a step, for the plot too
+    sections: tuple[Section, ...]  # everything below the first screen, in order
 
     def section(self, name: str) -> Section:
         """The section of this name."""
@@ -77,49 +60,46 @@ def view_of(comparison: Comparison, folder: Path | None = None, *, digest: str =
     """
     summary = summarize(comparison)
     proof = proof_of(summary)
-    view = View(
+    careful = tuple(caveats(comparison, summary))
+    breakdown = breakdowns_of(comparison, summary)
+    noise = noise_section(comparison, summary)
+    sections = (  # in the order in which a reader asks
+        verdicts_section(summary),
+        *caveats_section(careful),
+        proof_section(comparison, summary, proof),
+        results_section(summary),
+        scaling_section(comparison, summary),
+        steps_section(summary),
+        breakdown_section(breakdown),
+        communication_section(comparison, summary, breakdown),
+        accuracy_section(comparison, summary),
+        noise,
+        tuning_section(comparison, summary),
+        resources_section(arm_resources(summary)),
+        *safety_section(folder),
+        *_not_run_section(comparison),
+        *failures_section(failures(comparison, folder)),
+        environment_section(comparison, digest or digest_of(comparison.to_json().encode())),
+        definitions_section(),
+        _order_section(runs_table(summary, folder)),
+    )
+    facts = (
+        ("Same arithmetic?", proof.answer, proof.certain),
+        ("Noise floor", noise_line(summary), noise.sure),
+        ("Rounds", rounds_line(comparison, summary), not summary.rounds.kept_disturbed),
+    )
+    return View(
         comparison=comparison,
         summary=summary,
         title=comparison.name,
         lead=_lead(comparison, summary),
         headlines=headlines(summary),
-        facts=tuple(_facts(comparison, summary, proof)),
-        quality=_quality(summary),
+        facts=facts,
         proof=proof,
-        not_comparable=not_comparable(summary),
-        caveats=tuple(caveats(comparison, summary)),
-        results=results_table(summary),
-        evidence=evidence_table(summary),
-        runs=runs_table(summary, folder),
-        failures=tuple(failures(comparison, folder)),
-        sections=(),
-        breakdown=breakdowns_of(comparison, summary),
-        digest=digest or digest_of(comparison.to_json().encode()),
+        caveats=careful,
+        breakdown=breakdown,
+        sections=sections,
     )
-    return replace(view, sections=tuple(_sections(view, folder)))
-
-
-def _sections(view: View, folder: Path | None) -> Iterator[Section]:
-    """In the order in which a reader asks his questions."""
-    comparison, summary = view.comparison, view.summary
-    yield verdicts_section(summary)
-    yield from caveats_section(view.caveats)
-    yield proof_section(comparison, view.proof, view.evidence)
-    yield results_section(summary, view.results, view.not_comparable)
-    yield scaling_section(comparison, summary)
-    yield steps_section(summary)
-    yield breakdown_section(view.breakdown)
-    yield communication_section(comparison, summary, view.breakdown)
-    yield accuracy_section(comparison, summary, view.quality)
-    yield noise_section(comparison, summary)
-    yield tuning_section(comparison, summary)
-    yield resources_section(arm_resources(summary), summary)
-    yield from safety_section(folder)
-    yield from _not_run_section(comparison)
-    yield from failures_section(view.failures)
-    yield environment_section(comparison, view.digest)
-    yield definitions_section()
-    yield _order_section(view.runs)
 
 
 def _lead(comparison: Comparison, summary: Summary) -> str:
@@ -156,34 +136,10 @@ _KERAS = {2: "", 3: ", Keras 3"}
 _TRAINED = {"fit": "", "loop": ", trained by a written-out loop"}
 
 
-def _facts(
-    comparison: Comparison, summary: Summary, proof: Proof
-) -> Iterator[tuple[str, str, bool]]:
-    """What the first screen shows beside the verdicts."""
-    noise = noise_section(comparison, summary)
-    yield "Same arithmetic?", proof.answer, proof.certain
-    yield "Noise floor", noise_line(summary), noise.sure
-    yield "Rounds", rounds_line(comparison, summary), not summary.rounds.kept_disturbed
-
-
-def _quality(summary: Summary) -> str:
-    if summary.quality_target is None:
-        return ""
-    completed = sum(counted_runs(summary, row) for row in summary.arms)
-    spreads = [row.spreads["time_to_target_s"] for row in summary.arms]
-    reached = sum(spread.n for spread in spreads)
-    return (
-        f"The target, {summary.quality_metric} ≥ {summary.quality_target:g}, was reached in "
-        f"{reached} of {completed} completed runs."
-    )
-
-
 def _not_run_section(comparison: Comparison) -> Iterator[Section]:
     if comparison.not_run:
         items = tuple((absent.label, absent.reason) for absent in comparison.not_run)
-        answer = f"{plural(len(items), 'arm')} that was asked for cannot run here."
-        if len(items) > 1:
-            answer = f"{len(items)} arms that were asked for cannot run here."
+        answer = f"{plural(len(items), 'arm')} asked for cannot run here."
         yield Section("not-run", "What did not run?", "Not run", answer, (Terms(items),))
 
 

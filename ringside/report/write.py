@@ -2,13 +2,10 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 from ringside.report.source import RESULTS, digest_of
 from ringside_core.specs import Comparison, write_all_whole, write_whole
-
-if TYPE_CHECKING:
-    from ringside.stats.summary import Summary
 
 PAGES = ("report.html", "report.md")
 Writer = Callable[[BinaryIO], object]
@@ -50,19 +47,16 @@ def write_pages(comparison: Comparison, folder: Path, *, digest: str) -> Path:
     Raises:
         RefusalError: the records contradict each other.
     """
-    write_all_whole(
-        {folder / n: w for n, w in files_of(comparison, folder, digest=digest)[1].items()}
-    )
+    files = files_of(comparison, folder, digest=digest)
+    write_all_whole({folder / name: write for name, write in files.items()})
     return folder / PAGES[0]
 
 
-def files_of(
-    comparison: Comparison, folder: Path, *, digest: str
-) -> tuple["Summary", dict[str, Writer]]:
-    """What is computed from results.json: the summary, and a writer for each file of the report.
+def files_of(comparison: Comparison, folder: Path, *, digest: str) -> dict[str, Writer]:
+    """A writer for each file that is computed from results.json.
 
-    samples.csv has a row for each step, results.csv one for each run; mllog.txt has the lines of
-    MLPerf's training log. The pages come last. The same code writes the same bytes.
+    samples.csv has a row for each step, results.csv one for each run. The pages come last. The same
+    code writes the same bytes.
 
     Args:
         comparison: what results.json says.
@@ -76,22 +70,17 @@ def files_of(
     from ringside.report.data import render_csv, samples_into
     from ringside.report.html import render_html
     from ringside.report.markdown import render_markdown
-    from ringside.report.mllog import render_mllog
     from ringside.report.plots import plots_of
     from ringside.report.view import view_of
 
     view = view_of(comparison, folder, digest=digest)
     texts = {
         "results.csv": render_csv(view.summary),
-        "mllog.txt": render_mllog(comparison),
         "report.md": render_markdown(view),
         "report.html": render_html(view, plots_of(view)),
     }
     writers = {name: _writer(text) for name, text in texts.items()}
-    return view.summary, {
-        "samples.csv": lambda stream: samples_into(stream, comparison),
-        **writers,
-    }
+    return {"samples.csv": lambda stream: samples_into(stream, comparison), **writers}
 
 
 def _writer(text: str) -> Writer:

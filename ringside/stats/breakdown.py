@@ -46,16 +46,16 @@ MEANINGS: Mapping[str, str] = {
 }
 ROUNDING = 1e-9  # of the whole: a smaller remainder is a rounding error
 NEVER_TOGETHER = "there is no round in which all needed runs were timed"
+CANNOT_LEAVE_OUT = "an asynchronous run cannot leave its reduction out"
 NO_RUNS = "it has no breakdown runs: ringside compare --why"
 
 
 @dataclass(frozen=True)
 class Part:
-    """One part of a breakdown, in ms per global batch."""
+    """One part of a breakdown, in ms per global batch; MEANINGS has what it is."""
 
     name: str
     ms: Figure
-    meaning: str
 
 
 @dataclass(frozen=True)
@@ -68,17 +68,14 @@ class Breakdown:
     Attributes:
         parts: the known ones; of two arms, those known of both. Empty: the arm has no breakdown
             runs.
-        remainder: the rest of the whole: parts that overlap, and parts that are not known.
-        reason: which parts are not known, and why.
-        less: label of the arm whose time is subtracted; empty: none is.
     """
 
     arm: str
     whole: Figure
     parts: tuple[Part, ...]
-    remainder: Figure
-    reason: str = ""
-    less: str = ""
+    remainder: Figure  # the rest of the whole: parts that overlap, and parts that are not known
+    reason: str = ""  # which parts are not known, and why
+    less: str = ""  # label of the arm whose time is subtracted; empty: none is
 
     @property
     def adds_up(self) -> bool:
@@ -89,16 +86,11 @@ class Breakdown:
 
 @dataclass(frozen=True)
 class _Account:
-    """One arm's parts by name and round, ms.
-
-    Attributes:
-        nothing: parts that are 0 by definition, with the reason.
-        unknown: parts that are not known, with the reason.
-    """
+    """One arm's time by round, and its parts by name and round, ms; and why others are missing."""
 
     whole: Mapping[int, float]
     parts: Mapping[str, Mapping[int, float]]
-    nothing: Mapping[str, str]
+    nothing: Mapping[str, str]  # parts that are 0 by definition
     unknown: Mapping[str, str]
 
     @property
@@ -111,20 +103,11 @@ class _Account:
         """The rounds in which the whole and every known part were measured."""
         return set(self.whole).intersection(*self.parts.values())
 
-    def value(self, name: str, number: int) -> float:
-        """A part in one round; the part is known, or 0 by definition."""
-        return 0.0 if name in self.nothing else self.parts[name][number]
-
 
 def breakdown_of(comparison: Comparison, label: str) -> Breakdown:
     """The parts of one arm's time: each part is a difference within a round, then averaged.
 
-    T(x) is the seconds that run x takes for a global batch. For an arm with N replicas:
-    compute = T(serial at batch B/N, without input); input = T(arm) − T(arm, without input);
-    framework tax, started = T(one replica at B/N, unused) − T(serial at B/N); framework tax,
-    used = T(one replica at B/N) − T(one replica at B/N, unused); contention = T(N independent
-    replicas) − T(serial at B/N); exposed communication = T(arm) − T(arm, without reduction);
-    remainder = T(arm) − the sum of these.
+    PARTS says which runs each part is computed from; the remainder is the whole less all parts.
 
     Raises:
         RefusalError: there is no such arm.
@@ -148,9 +131,10 @@ def breakdown_between(comparison: Comparison, first: str, second: str) -> Breakd
         RefusalError: there is no such arm.
     """
     mine, yours = (_account(comparison, label) for label in (first, second))
+    batches = {run.spec.global_batch for run in comparison.runs if run.arm in (first, second)}
     if not (mine.has_runs and yours.has_runs):
         why_not = f"{second if mine.has_runs else first}: {NO_RUNS}"
-    elif len(batches := _batches(comparison, first, second)) > 1:
+    elif len(batches) > 1:
         why_not = f"they train global batches of {' and '.join(map(str, sorted(batches)))}"
     elif not mine.rounds & yours.rounds:
         why_not = NEVER_TOGETHER
@@ -166,27 +150,23 @@ def _averages(mine: _Account, yours: _Account | None) -> tuple[Figure, tuple[Par
     """Whole, parts and remainder, over the rounds in which all of them were measured."""
     rounds = sorted(mine.rounds & yours.rounds if yours else mine.rounds)
     accounts = [(1, mine)] + ([(-1, yours)] if yours else [])
-    names = [name for name in PARTS if not any(name in account.unknown for _, account in accounts)]
     wholes = [sum(sign * one.whole[number] for sign, one in accounts) for number in rounds]
-    by_name = {
-        name: [sum(sign * one.value(name, number) for sign, one in accounts) for number in rounds]
-        for name in names
-    }
-    left = [whole - sum(values[k] for values in by_name.values()) for k, whole in enumerate(wholes)]
+    left, parts = list(wholes), []
+    for name in PARTS:
+        if any(name in one.unknown for _, one in accounts):
+            continue
+        zeros = dict.fromkeys(rounds, 0.0)
+        of_each = [(sign, one.parts.get(name, zeros)) for sign, one in accounts]
+        values = [sum(sign * part[number] for sign, part in of_each) for number in rounds]
+        left = [rest - value for rest, value in zip(left, values, strict=True)]
+        reasons = [one.nothing.get(name, "") for _, one in accounts]
+        ms = _average(values)
+        if all(reasons):
+            ms = replace(ms, reason="; ".join(dict.fromkeys(reasons)))
+        parts.append(Part(name, ms))
     size = max((abs(one.whole[number]) for _, one in accounts for number in rounds), default=0.0)
     left = [0.0 if abs(value) <= ROUNDING * size else value for value in left]
-    parts = tuple(
-        Part(name, _of_part(name, values, [account for _, account in accounts]), MEANINGS[name])
-        for name, values in by_name.items()
-    )
-    return _average(wholes), parts, _average(left)
-
-
-def _of_part(name: str, values: Sequence[float], accounts: Sequence[_Account]) -> Figure:
-    """One part over all rounds; if it is 0 by definition, with the reason."""
-    reasons = [account.nothing.get(name, "") for account in accounts]
-    average = _average(values)
-    return replace(average, reason="; ".join(dict.fromkeys(reasons))) if all(reasons) else average
+    return _average(wholes), tuple(parts), _average(left)
 
 
 def _average(values: Sequence[float]) -> Figure:
@@ -205,50 +185,49 @@ def _account(comparison: Comparison, label: str) -> _Account:
     arms = {arm.label: arm for arm in comparison.arms}
     if label not in arms:
         raise RefusalError("There is no arm of that name in the comparison.", received=repr(label))
-    arm, runs = arms[label], _runs_by_arm(comparison)
+    arm, used = arms[label], rounds_used(comparison).used
+    runs: dict[str, list[Run]] = {}
+    for run in sorted(comparison.runs, key=lambda run: run.round):
+        if run.round in used:
+            runs.setdefault(run.arm, []).append(run)
     whole = _ms_per_batch(runs.get(label, ()))
+    nothing = _nothing(arm)
     parts: dict[str, Mapping[int, float]] = {}
     unknown: dict[str, str] = {}
-    nothing = _nothing(arm)
-    if whole:
-        batch = runs[label][0].spec.global_batch
-        done = {
-            work_of(other, runs[other.label][0].spec.global_batch): other.label
-            for other in reversed(comparison.arms)
-            if other.label in runs and not other.twin_of
-        }
-        times: dict[Role, Mapping[int, float] | str] = {"arm": whole}
-        for role, needed in roles_of(arm, batch).items():
-            found = done.get(work_of(needed, needed.global_batch or batch))
-            measured = _ms_per_batch(runs[found]) if found else {}
-            failed = f"no run of {found!r} was timed"
-            times[role] = measured or (failed if found else f"{needed.label!r} was not run")
-        for name in PARTS:
-            if name not in nothing:
-                _add_part(name, times, parts, unknown)
+    times = _times(comparison, arm, runs) if whole else {}
+    for name in PARTS if whole else ():
+        if name in nothing:
+            continue
+        found = [times.get(role, CANNOT_LEAVE_OUT) for role in PARTS[name]]
+        measured = [one for one in found if not isinstance(one, str)]
+        rounds = set(measured[0]).intersection(*measured) if measured else set()
+        if failed := [one for one in found if isinstance(one, str)]:
+            unknown[name] = failed[0]
+        elif not rounds:
+            unknown[name] = "its two runs were never timed in one round"
+        else:
+            of, less = measured[0], dict[int, float]() if len(measured) < 2 else measured[1]
+            parts[name] = {number: of[number] - less.get(number, 0.0) for number in sorted(rounds)}
     return _Account(whole, parts, nothing, unknown)
 
 
-def _add_part(
-    name: str,
-    times: Mapping[Role, Mapping[int, float] | str],
-    parts: dict[str, Mapping[int, float]],
-    unknown: dict[str, str],
-) -> None:
-    """Add one part by the rounds in which both of its runs were timed, or why it is not known."""
-    measured: list[Mapping[int, float]] = []
-    for role in PARTS[name]:
-        found = times.get(role, "an asynchronous run cannot leave its reduction out")
-        if isinstance(found, str):
-            unknown[name] = found
-            return
-        measured.append(found)
-    rounds = set(measured[0]).intersection(*measured[1:])
-    if not rounds:
-        unknown[name] = "its two runs were never timed in one round"
-        return
-    whole, less = measured[0], measured[1] if len(measured) > 1 else {}
-    parts[name] = {number: whole[number] - less.get(number, 0.0) for number in sorted(rounds)}
+def _times(
+    comparison: Comparison, arm: Arm, runs: Mapping[str, Sequence[Run]]
+) -> dict[Role, Mapping[int, float] | str]:
+    """Time for a global batch of each kind of run by round, ms; or why it is not known."""
+    batch = runs[arm.label][0].spec.global_batch
+    done = {
+        work_of(other, runs[other.label][0].spec.global_batch): other.label
+        for other in reversed(comparison.arms)
+        if other.label in runs and not other.twin_of
+    }
+    times: dict[Role, Mapping[int, float] | str] = {"arm": _ms_per_batch(runs[arm.label])}
+    for role, needed in roles_of(arm, batch).items():
+        found = done.get(work_of(needed, needed.global_batch or batch))
+        measured = _ms_per_batch(runs[found]) if found else {}
+        failed = f"no run of {found!r} was timed"
+        times[role] = measured or (failed if found else f"{needed.label!r} was not run")
+    return times
 
 
 def _nothing(arm: Arm) -> dict[str, str]:
@@ -261,28 +240,8 @@ def _nothing(arm: Arm) -> dict[str, str]:
     return {}
 
 
-def _batches(comparison: Comparison, *labels: str) -> set[int]:
-    return {run.spec.global_batch for run in comparison.runs if run.arm in labels}
-
-
-def _runs_by_arm(comparison: Comparison) -> dict[str, list[Run]]:
-    """The runs of the rounds that count, by the label of their arm."""
-    used = rounds_used(comparison).used
-    runs: dict[str, list[Run]] = {}
-    for run in sorted(comparison.runs, key=lambda run: run.round):
-        if run.round in used:
-            runs.setdefault(run.arm, []).append(run)
-    return runs
-
-
 def _ms_per_batch(runs: Iterable[Run]) -> dict[int, float]:
-    """Time for a global batch by round, ms, of the runs that were timed.
-
-    Σ train_s of all processes together (`together_s`) ÷ Σ steps, over the counted epochs, or over
-    the blocks of a live run (`counted_blocks`). For an asynchronous run it is multiplied by the
-    number of replicas: each step is one replica's part of a batch, and replicas work in parallel.
-    The padded last batch of an epoch counts as a whole one in both.
-    """
+    """Time for a global batch by round, ms: Σ seconds ÷ Σ steps of what counts of timed runs."""
     times = {}
     for run in runs:
         if not run.outcome.completed:
@@ -297,6 +256,7 @@ def _ms_per_batch(runs: Iterable[Run]) -> dict[int, float]:
             epochs = counted_epochs(run)
             seconds = sum(together_s(run, [one.train_s for one in records]) for records in epochs)
             steps = sum(records[0].steps for records in epochs)
+        # A step of an asynchronous run is one replica's part of a batch, and they work in parallel.
         synchronous = run.spec.capabilities.synchronous
         in_batch = 1 if synchronous else run.spec.topology.num_replicas
         times[run.round] = 1000 * seconds * in_batch / steps

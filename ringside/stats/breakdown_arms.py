@@ -49,7 +49,7 @@ def breakdown_arms_of(arm: Arm, shared: Shared) -> tuple[Arm, ...]:
     if arm.twin_of or arm.for_breakdown:
         return ()
     batch, alone = (shared.global_batch_at(size) for size in (arm.replicas, 1))
-    reference = _one_replica(REFERENCE, Settings(), alone)
+    reference = _one_replica(_bare(REFERENCE, Settings()), alone)
     there = {work_of(arm, batch), work_of(reference, alone)}
     needed = roles_of(arm, batch).values()
     return tuple(one for one in needed if work_of(one, one.global_batch or batch) not in there)
@@ -64,6 +64,7 @@ def roles_of(arm: Arm, batch: int) -> Mapping[Role, Arm]:
     """
     part = batch // arm.replicas
     several = arm.replicas > 1
+    serial = _bare(REFERENCE, arm.settings)
     roles: dict[Role, Arm] = {}
     # As shipped, Keras' own optimizer reduces, and nobody can take that out.
     if several and arm.capabilities.synchronous and not arm.settings.as_shipped:
@@ -73,13 +74,13 @@ def roles_of(arm: Arm, batch: int) -> Mapping[Role, Arm]:
     roles["no_input"] = (
         _without(arm, "no_input", "without input")
         if several
-        else _one_replica(arm, arm.settings, part, "no_input")
+        else _one_replica(arm, part, "no_input")
     )
     if arm.capabilities.family != "none":
-        roles["alone"] = _one_replica(arm, arm.settings, part)
-        roles["unused"] = _one_replica(arm, arm.settings, part, "unused")
-        roles["serial"] = _one_replica(REFERENCE, arm.settings, part)
-    roles["serial_no_input"] = _one_replica(REFERENCE, arm.settings, part, "no_input")
+        roles["alone"] = _one_replica(arm, part)
+        roles["unused"] = _one_replica(arm, part, "unused")
+        roles["serial"] = _one_replica(serial, part)
+    roles["serial_no_input"] = _one_replica(serial, part, "no_input")
     return roles
 
 
@@ -100,42 +101,29 @@ def _without(arm: Arm, ablation: Ablation, words: str) -> Arm:
     return arm.replace(label=label, group=label, ablation=ablation, tuned_from="")
 
 
-def _one_replica(of: Arm | str, settings: Settings, batch: int, ablation: Ablation = "none") -> Arm:
-    """One replica of an arm's backend, or of the serial one with the arm's settings."""
-    if isinstance(of, Arm):
-        group, backend, options = of.group, of.backend, of.options
-    else:
-        group, backend, options = _group(of, settings), of, backend_options(of, {})
+def _one_replica(of: Arm, batch: int, ablation: Ablation = "none") -> Arm:
     unused = " unused" if ablation == "unused" else ""
     without = " without input" if ablation == "no_input" else ""
-    label = f"{group} ×1{unused} at batch {batch}{without}"
+    label = f"{of.group} ×1{unused} at batch {batch}{without}"
+    one = of.replace(label=label, group=label, replicas=1, tuned_from="")
+    return one.replace(ablation=ablation, global_batch=batch)
+
+
+def _bare(backend: str, settings: Settings, replicas: int = 1) -> Arm:
+    """An arm of a backend without options."""
+    own = settings.model_dump(exclude_none=True)
+    typed = [backend, *(f"{name}={str(value).lower()}" for name, value in own.items())]
     return Arm(
-        label=label,
-        group=label,
+        label=f"{':'.join(typed)} ×{replicas}",
+        group=":".join(typed),
         backend=backend,
-        options=options,
-        replicas=1,
+        options=backend_options(backend, {}),
+        replicas=replicas,
         settings=settings,
-        ablation=ablation,
-        global_batch=batch,
     )
 
 
 def _independent(arm: Arm) -> Arm:
     """As many replicas as the arm has, with its settings, each with a model of its own."""
-    label = f"{_group(CEILING, arm.settings)} ×{arm.replicas}"
-    return Arm(
-        label=label,
-        group=label,
-        backend=CEILING,
-        options=backend_options(CEILING, {}),
-        replicas=arm.replicas,
-        settings=arm.settings,
-        ablation="no_reduction",
-    )
-
-
-def _group(backend: str, settings: Settings) -> str:
-    """A backend with settings, as they are typed."""
-    own = settings.model_dump(exclude_none=True)
-    return ":".join([backend, *(f"{name}={str(value).lower()}" for name, value in own.items())])
+    bare = _bare(CEILING, arm.settings, arm.replicas)
+    return bare.replace(group=bare.label, ablation="no_reduction")

@@ -29,6 +29,8 @@ MAY_DIFFER: dict[str, Any] = {
     "topology": True,
     "resources": {"intra_op_threads", "inter_op_threads"},
 }
+PROCESSOR = "processor"
+ALIKE = "All runs that are compared must have the same {}."
 
 
 # Runs that are alike
@@ -44,7 +46,13 @@ def arms_by_label(comparison: Comparison) -> dict[str, Arm]:
     """
     arms = {arm.label: arm for arm in comparison.arms}
     for run in comparison.runs:
-        _check_own(run, arms[run.arm])
+        arm = arms[run.arm]
+        told, ran = (arm.backend, arm.replicas), (run.spec.backend, run.spec.topology.num_replicas)
+        if told != ran:
+            raise RefusalError(
+                "A run must have the backend and the number of replicas of its arm.",
+                received=f"{_place(run)}: {ran[0]} ×{ran[1]}, and the arm is {told[0]} ×{told[1]}",
+            )
     return arms
 
 
@@ -61,71 +69,42 @@ def check_alike(comparison: Comparison, arms: Mapping[str, Arm]) -> None:
         ran, due = (spec.model_dump(mode="json", exclude=MAY_DIFFER) for spec in specs)
         for name, value, expected in differences(ran, due):
             raise RefusalError(
-                f"All runs that are compared must have the same {name}.",
+                ALIKE.format(name),
                 received=f"{value} in {_place(run)}, and {expected} is its arm's",
             )
     for number in {run.round for run in runs}:  # another round may have another seed
-        _check_same("seed", [(run, run.spec.seed) for run in runs if run.round == number])
-    _check_machines(runs)
-    _check_machine(comparison)
-    _check_models(comparison, arms)
+        seeds = [(_place(run), run.spec.seed) for run in runs if run.round == number]
+        _check_same(ALIKE.format("seed"), seeds)
+    _check_machines(comparison)
+    _check_models([run for run in runs if not _proved_unlike(arms[run.arm], comparison)])
 
 
 def _place(run: Run) -> str:
     return f"run {run.arm!r} of round {run.round + 1}"
 
 
-def _check_own(run: Run, arm: Arm) -> None:
-    told = (arm.backend, arm.replicas)
-    ran = (run.spec.backend, run.spec.topology.num_replicas)
-    if told != ran:
-        raise RefusalError(
-            "A run must have the backend and the number of replicas of its arm.",
-            received=f"{_place(run)}: {ran[0]} ×{ran[1]}, and the arm is {told[0]} ×{told[1]}",
-        )
-
-
-def _check_same(name: str, values: Sequence[tuple[Run, object]]) -> None:
-    for run, value in values:
-        first, expected = values[0]
+def _check_same(rule: str, told: Sequence[tuple[str, object]], what: str = "") -> None:
+    """Refuse values of which one is another than the first; None: not known."""
+    known = [(place, value) for place, value in told if value is not None]
+    for place, value in known:
+        first, expected = known[0]
         if value != expected:
-            raise RefusalError(
-                f"All runs that are compared must have the same {name}.",
-                received=f"{value} in {_place(run)}, {expected} in {_place(first)}",
-            )
+            raise RefusalError(rule, received=f"{what}{value} in {place}, {expected} in {first}")
 
 
-def _check_models(comparison: Comparison, arms: Mapping[str, Arm]) -> None:
-    """Runs of one round start with the same weights; gradients have one size in all rounds.
-
-    A certificate says nothing about a model that was changed after it. Left out are records without
-    these facts (of servers, of older versions), and arms that are proved to train otherwise: they
-    are not ranked, and the other arms must not suffer from them.
-    """
-    runs = [
-        run
-        for run in comparison.runs
-        if run.outcome.completed and not _proved_unlike(arms[run.arm], comparison)
+def _check_models(runs: Sequence[Run]) -> None:
+    """Runs of one round start with the same weights; gradients have one size in all rounds."""
+    told = [
+        (run.round, f"{_place(run)} ({one.task})", one.initial_digest[:DIGITS], one.gradient_bytes)
+        for run in runs
+        if run.outcome.completed
+        for one in run.records
     ]
+    rule = "The model must not change while rounds are made: start a new comparison."
     for number in sorted({run.round for run in runs}):
-        _check_one_model(
-            "initial_digest",
-            [
-                (run, record.task, record.initial_digest[:DIGITS])
-                for run in runs
-                for record in run.records
-                if run.round == number and record.initial_digest
-            ],
-        )
-    _check_one_model(
-        "gradient_bytes",
-        [
-            (run, record.task, record.gradient_bytes)
-            for run in runs
-            for record in run.records
-            if record.gradient_bytes is not None
-        ],
-    )
+        digests = [(place, digest or None) for at, place, digest, _ in told if at == number]
+        _check_same(rule, digests, "initial_digest ")
+    _check_same(rule, [(place, size) for _, place, _, size in told], "gradient_bytes ")
 
 
 def _proved_unlike(arm: Arm, comparison: Comparison) -> bool:
@@ -136,35 +115,31 @@ def _proved_unlike(arm: Arm, comparison: Comparison) -> bool:
     return bool({arm.label, arm.twin_of} & {one.label for one in unlike})
 
 
-def _check_one_model(name: str, told: Sequence[tuple[Run, str, object]]) -> None:
-    for run, task, value in told:
-        first, first_task, expected = told[0]
-        if value != expected:
-            raise RefusalError(
-                "The model must not change while rounds are made.",
-                received=f"{name} {value} in {_place(run)} ({task}), "
-                f"{expected} in {_place(first)} ({first_task})",
-                advice="Start a new comparison.",
-            )
-
-
-def _check_machines(runs: Sequence[Run]) -> None:
-    """Each host has one processor and one software; smaller runs use hosts of the largest run."""
+def _check_machines(comparison: Comparison) -> None:
+    """Each host has one processor and one software, and one of them is the comparison's machine."""
+    machine, runs = comparison.machine, comparison.runs
     facts: dict[str, tuple[Run, MachineFacts]] = {}
     for run in runs:
         for record in run.records:
             first, expected = facts.setdefault(record.machine.host, (run, record.machine))
             if difference := _difference(expected, record.machine):
                 what, before, now = difference
-                same = f"version of {what}" if what else "processor"
+                version = "" if what == PROCESSOR else "version of "
                 raise RefusalError(
-                    f"All runs that are compared must have run with the same {same}.",
+                    ALIKE.format(f"{version}{what}"),
                     received=f"{now} in {_place(run)}, {before} in {_place(first)}",
                 )
+        found = sorted({(record.machine.host, record.machine.cpu_model) for record in run.records})
+        if run.outcome.completed and (machine.host, machine.cpu_model) not in found:
+            raise RefusalError(
+                "Every run must have run on the machine of its comparison.",
+                received=f"{', '.join(': '.join(one) for one in found)} in {_place(run)}, "
+                f"and the comparison is of {machine.host}: {machine.cpu_model}",
+            )
     hosts = [(run, {record.machine.host for record in run.records}) for run in runs]
     largest, all_hosts = max(hosts, key=lambda one: len(one[1]), default=(None, set()))
     for run, own in hosts:
-        if largest and not own <= all_hosts:
+        if largest and not own <= all_hosts:  # smaller runs use hosts of the largest one
             raise RefusalError(
                 "All runs that are compared must have run on the same machines.",
                 received=f"{', '.join(sorted(own))} in {_place(run)}, "
@@ -172,27 +147,10 @@ def _check_machines(runs: Sequence[Run]) -> None:
             )
 
 
-def _check_machine(comparison: Comparison) -> None:
-    """The runs were on the machine that the report describes.
-
-    Of several hosts, one is that machine. Packages of the processes are compared elsewhere.
-    """
-    machine = comparison.machine
-    expected = (machine.host, machine.cpu_model)
-    for run in comparison.runs:
-        found = sorted({(record.machine.host, record.machine.cpu_model) for record in run.records})
-        if run.outcome.completed and expected not in found:
-            raise RefusalError(
-                "Every run must have run on the machine of its comparison.",
-                received=f"{', '.join(': '.join(one) for one in found)} in {_place(run)}, "
-                f"and the comparison is of {': '.join(expected)}",
-            )
-
-
 def _difference(first: MachineFacts, second: MachineFacts) -> tuple[str, str, str] | None:
-    """The package that differs, with both versions; an empty name: the processors differ."""
+    """What decides speed and arithmetic and differs, with both values; None: nothing does."""
     if first.cpu_model != second.cpu_model:
-        return "", first.cpu_model, second.cpu_model
+        return PROCESSOR, first.cpu_model, second.cpu_model
     for name in sorted({*first.packages, *second.packages}):
         before, now = (one.packages.get(name, "absent") for one in (first, second))
         if before != now:
@@ -261,10 +219,10 @@ def _of_another_run(certificate: Certificate, run: Run) -> str:
         return f"it was verified on {certificate.machine.host}, and ran on {ran_on}"
     for record in run.records:
         if difference := _difference(certificate.machine, record.machine):
-            what, verified, now = difference
-            if what:
-                return f"it was verified with {what} {verified}, and ran with {now}"
-            return f"it was verified on {verified}, and ran on {now}"
+            what, before, now = difference
+            if what == PROCESSOR:
+                return f"it was verified on {before}, and ran on {now}"
+            return f"it was verified with {what} {before}, and ran with {now}"
         digests = {certificate.data_digest, record.data_digest}
         if "" not in digests and len(digests) > 1:  # a stream of unknown content has none
             return (

@@ -8,6 +8,7 @@ mistake parts them from one epoch to the next. So what passes is measured by the
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from ringside.stats.step_times import chief_of
 from ringside_core.specs import Arm, Certificate, Run
@@ -28,22 +29,17 @@ class Departure:
     """The first loss in which an arm differs from another one by more than rounding.
 
     Attributes:
-        other: label of the arm that it is held against.
-        round: from 0.
-        epoch: from 1.
-        kind: training or validation.
-        loss, expected: of the arm and of the other one.
-        share: their difference ÷ the largest loss of that kind in the other arm.
+        round, epoch: from 0; from 1.
         doubtful: no arm agrees with more than half of the arms, so nobody knows which one is right.
     """
 
-    other: str
+    other: str  # label of the arm that it is held against; `expected` is its loss
     round: int
     epoch: int
-    kind: str
+    kind: str  # training or validation
     loss: float
     expected: float
-    share: float
+    share: float  # their difference ÷ the largest loss of that kind in the other arm
     tolerance: float
     doubtful: bool = False
 
@@ -62,16 +58,14 @@ class Losses:
 
     Attributes:
         departures: the first one of each arm that departs, by its label; a twin has its arm's.
-        held: labels of the arms that were held against another one.
-        largest: the largest share by which two of them differ and pass.
         splitting: layers that depend on the split of a batch; if there are any, only arms of one
             size were held against each other.
         drawing: layers that draw random numbers; if there are any, nothing was held.
     """
 
     departures: Mapping[str, Departure] = field(default_factory=dict)
-    held: frozenset[str] = frozenset()
-    largest: float = 0.0
+    held: frozenset[str] = frozenset()  # labels of the arms that were held against another one
+    largest: float = 0.0  # the largest share by which two of them differ and pass
     splitting: tuple[str, ...] = ()
     drawing: tuple[str, ...] = ()
 
@@ -94,21 +88,14 @@ class Losses:
         return f"{told}they agree up to rounding; the largest difference is {size}."
 
 
-@dataclass(frozen=True)
-class _Course:
-    """The losses of one run after each epoch.
-
-    Attributes:
-        updates: of each epoch.
-        losses: of training, and of validation if there are validation data.
-        start: see START.
-    """
+class _Course(NamedTuple):
+    """The losses of one run: of training, and of validation if there are data, by epoch."""
 
     arm: Arm
     round: int
-    updates: tuple[int, ...]
-    losses: tuple[tuple[float, ...], ...]
-    start: float
+    updates: list[int]  # of each epoch
+    losses: list[list[float]]
+    start: float  # see START
 
 
 def held_losses(runs: Iterable[tuple[Arm, Run]], certificates: Mapping[str, Certificate]) -> Losses:
@@ -154,11 +141,9 @@ def _course(arm: Arm, run: Run) -> _Course | None:
         return None
     if not all("loss" in epoch.train for epoch in chief.epochs):
         return None
-    updates = tuple(epoch.steps for epoch in chief.epochs)
-    losses = tuple(
-        tuple(kept["loss"] for kept in (epoch.train, epoch.validation) if "loss" in kept)
-        for epoch in chief.epochs
-    )
+    kept = [(epoch.train, epoch.validation) for epoch in chief.epochs]
+    losses = [[one["loss"] for one in both if "loss" in one] for both in kept]
+    updates = [epoch.steps for epoch in chief.epochs]
     return _Course(arm, run.round, updates, losses, START[run.spec.precision])
 
 
@@ -192,9 +177,8 @@ def _differences(one: _Course, other: _Course) -> list[Departure]:
         max(map(abs, losses), default=0.0) or 1.0 for losses in zip(*other.losses, strict=True)
     ]
     found: list[Departure] = []
-    for epoch, (updates, mine, theirs) in enumerate(
-        zip(one.updates, one.losses, other.losses, strict=False), start=1
-    ):
+    epochs = zip(one.updates, one.losses, other.losses, strict=False)
+    for epoch, (updates, mine, theirs) in enumerate(epochs, start=1):
         start = min(MOST_AT_START, one.start * PER_UPDATE ** min(updates, 1000))
         for kind, loss, expected, scale in zip(KINDS, mine, theirs, scales, strict=False):
             before = max((each.share for each in found), default=0.0)

@@ -13,13 +13,10 @@ Answer = Literal["yes", "no", "unknown", "one replica", "asynchronous"]
 def examples_once(runs: Sequence[Run]) -> list[Answer]:
     """For each run: was every example fed exactly once in every epoch?
 
-    `yes`: in every epoch the ledger's digest is that of the ids 0…n-1, each once. n is the recorded
-    number of examples (before and after a restart) and the number in the data, and it is the same
-    in every epoch of every completed run. If there is a ledger of the validation, the same holds
-    for the examples counted there. Where an epoch goes on where the last one ended, a synchronous
-    run has held each epoch against its plan, or it would not have completed. `no`: one of these is
-    false, or other runs were fed more, or runs had different data. `unknown`: the run did not
-    complete, or an epoch has no ledger.
+    `yes`: in every epoch of training and validation the ledger's digest is that of the ids 0…n-1,
+    each once; n is the number in the data, the same in every completed run. Where an epoch goes on
+    where the last one ended, a synchronous run has held each epoch against its plan. `no`: one of
+    these is false. `unknown`: the run did not complete, or an epoch has no ledger.
     """
     digests = {digest for run in runs if (digest := _data_digest(run))}
     counts = [0 if len(digests) > 1 and _data_digest(run) else _whole_count(run) for run in runs]
@@ -76,11 +73,5 @@ def replicas_equal(run: Run) -> Answer:
 
 def worst(answers: Sequence[Answer]) -> Answer:
     """The answer for an arm: the worst answer of its completed runs."""
-    order: tuple[Answer, ...] = (
-        "no",
-        "unknown",
-        "yes",
-        "one replica",
-        "asynchronous",
-    )
+    order: tuple[Answer, ...] = ("no", "unknown", "yes", "one replica", "asynchronous")
     return min(answers, key=order.index, default="unknown")

@@ -27,15 +27,12 @@ class Figure:
     """One number, or the reason why there is none.
 
     Attributes:
-        value: None: there is none; see `reason`.
-        reason: why there is no value, or why the value has no interval.
-        interval: 95 %; None: there is none.
         n: how many runs or rounds the value is computed from; 0 for the value of a single run.
     """
 
-    value: float | None
-    reason: str = ""
-    interval: Interval | None = field(default=None, kw_only=True)
+    value: float | None  # None: there is none; see `reason`
+    reason: str = ""  # why there is no value, or why the value has no interval
+    interval: Interval | None = field(default=None, kw_only=True)  # 95 %; None: there is none
     n: int = field(default=0, kw_only=True)
 
 
@@ -46,11 +43,10 @@ class Spread(Figure):
     Attributes:
         reason: why some runs, or all of them, do not have the figure.
         n: runs that have the figure.
-        of: completed runs.
         lowest, highest: not a number if no run has the figure.
     """
 
-    of: int = field(default=0, kw_only=True)
+    of: int = field(default=0, kw_only=True)  # completed runs
     lowest: float = field(default=math.nan, kw_only=True)
     highest: float = field(default=math.nan, kw_only=True)
 

@@ -32,16 +32,14 @@ class PairFits:
     Attributes:
         difference: mean of log(first) − log(second). In fresh rounds the drift is removed if there
             is an interval, else not; NaN: no common round.
-        error: its standard error; NaN if freedom is 0.
         freedom: degrees of freedom, with what is borrowed from the other pairs; 0: too few rounds,
             or drift and difference cannot be separated.
-        rounds: in which both ran.
     """
 
     difference: Array
-    error: Array
+    error: Array  # its standard error; NaN if freedom is 0
     freedom: Array
-    rounds: Array
+    rounds: Array  # in which both ran
 
     def half_widths(self, level: Array | float) -> Array:
         """What lies beyond `difference` ± this has so much probability in the two tails together.
@@ -64,21 +62,13 @@ class PairFits:
 
 @dataclass(frozen=True)
 class _Own:
-    """What each pair says of itself; arrays are (data sets, pairs).
+    """What each pair says of itself; arrays are (data sets, pairs)."""
 
-    Attributes:
-        plain, mean: the difference as it was measured, and without the drift.
-        variance: of one round's difference; `left` is the divisor that it was computed with.
-        freedom: its degrees of freedom; 0: no interval.
-        share: error² = variance · share.
-    """
-
-    plain: Array
-    mean: Array
-    variance: Array
-    left: Array
-    freedom: Array
-    share: Array
+    plain: Array  # the difference as it was measured
+    mean: Array  # and without the drift
+    variance: Array  # of one round's difference
+    freedom: Array  # 0: no interval
+    share: Array  # error² = variance · share
     rounds: Array
 
 
@@ -92,13 +82,8 @@ def fit_live(blocks: Array, first: Indices, second: Indices) -> PairFits:
     """
 
     def own(one: Indices, other: Indices) -> _Own:
-        d = np.stack(
-            [
-                middle_mean(blocks[:, i] - blocks[:, j])
-                for i, j in zip(one.tolist(), other.tolist(), strict=True)
-            ],
-            axis=1,
-        )
+        pairs = zip(one.tolist(), other.tolist(), strict=True)
+        d = np.stack([middle_mean(blocks[:, i] - blocks[:, j]) for i, j in pairs], axis=1)
         m = (~np.isnan(d)).sum(-1).astype(float)
         mean = _mean(d, -1)
         left = m - 1
@@ -106,7 +91,7 @@ def fit_live(blocks: Array, first: Indices, second: Indices) -> PairFits:
         variance = np.nansum((d - mean) ** 2, -1) / np.where(known, left, 1.0)
         freedom = np.where(known, left, 0.0)
         plain = mean[..., 0]
-        return _Own(plain, plain, variance, left, freedom, 1 / np.maximum(m, 1), m)
+        return _Own(plain, plain, variance, freedom, 1 / np.maximum(m, 1), m)
 
     arms = (~np.isnan(blocks)).any((2, 3)).sum(1)
     everyone = own(*np.triu_indices(blocks.shape[1], 1))
@@ -148,7 +133,6 @@ def fit_fresh(logs: Array, positions: Array, first: Indices, second: Indices) ->
             plain=_mean(logs[:, one] - logs[:, other], -1)[..., 0],
             mean=mean,
             variance=np.nansum((d - mean[..., None]) ** 2, -1) / left,
-            left=left,
             freedom=np.where(known, left**2 / np.maximum(m - 2 + (1 - h) ** 2, 1e-9), 0.0),
             share=1 / np.maximum(m, 1) + mean_dt**2 / twice,
             rounds=m,
@@ -175,17 +159,7 @@ def middle_mean(values: Array) -> Array:
 
 
 def _borrowed(own: _Own, everyone: _Own, arms: NDArray[np.int_]) -> PairFits:
-    """The fits of pairs whose variance is moderated by the typical one of all pairs.
-
-    With s² and f of the pair itself, and the typical variance s₀² of all pairs,
-
-        b = min(MOST_BORROWED, arms/2, f) · min(1, s₀²/s²),
-        moderated s² = (f·s² + b·s₀²) ÷ (f + b),   freedom = f + b      (after Smyth 2004).
-
-    Two arms alone borrow nothing, and a pair that is noisier than others borrows less. Smyth
-    estimates b from how much the variances differ. Of few arms and rounds that is not known, and
-    two modes, of which some arms happen to show one only, look like quiet arms: hence the fixed b.
-    """
+    """The fits, with variances moderated as docs/decisions/0005-verdicts.md says."""
     typical = _typical_variance(everyone)[:, None]
     known = own.freedom > 0
     lent = np.where(arms > 2, np.minimum(MOST_BORROWED, arms / 2), 0.0)[:, None]
@@ -193,15 +167,14 @@ def _borrowed(own: _Own, everyone: _Own, arms: NDArray[np.int_]) -> PairFits:
     variance = np.where(known, own.variance, 1.0)
     near = np.minimum(1.0, typical / np.maximum(variance, 1e-300))
     borrowed = np.where(np.isnan(typical), 0.0, most * near)
-    freedom = own.freedom + borrowed
-    moderated = (own.freedom * variance + borrowed * np.nan_to_num(typical)) / np.where(
-        known, freedom, 1.0
-    )
+    freedom = np.where(known, own.freedom + borrowed, 0.0)
+    total = own.freedom * variance + borrowed * np.nan_to_num(typical)
+    moderated = total / np.where(known, freedom, 1.0)
     difference = _without_rounding(np.where(known, own.mean, own.plain))
     return PairFits(
         difference=np.where(own.rounds > 0, difference, np.nan),
         error=np.where(known, _without_rounding(np.sqrt(moderated * own.share)), np.nan),
-        freedom=np.where(known, freedom, 0.0),
+        freedom=freedom,
         rounds=own.rounds,
     )
 
@@ -242,15 +215,11 @@ def _drift(logs: Array, positions: Array) -> tuple[Array, Array]:
 
 
 def _within(values: Array) -> Array:
-    """The rest in values = arm + round + rest, by least squares; any runs may be missing.
-
-    With W = 1 for each run, n its sums over arms, and L = diag(Σ over rounds of W) − W·Wᵀ/n, the
-    arms are L⁺ · Σ over rounds of (value − mean of its round), and the rounds are the means of the
-    values without the arms.
-    """
+    """The rest in values = arm + round + rest, by least squares; any runs may be missing."""
     there = (~np.isnan(values)).astype(float)
     weights = there / np.maximum(there.sum(1, keepdims=True), 1)
     shared = there @ weights.swapaxes(1, 2)
+    # Arms are L⁺ · Σ over rounds of (value − mean of its round), L = diag(Σ W) − W·Wᵀ/n.
     laplacian = there.sum(2)[..., None] * np.eye(values.shape[1]) - shared
     from_rounds = np.nansum(values - _mean(values, 1), 2, keepdims=True)
     # Arms that no chain of common rounds connects have an eigenvalue of 0: any level fits.

@@ -1,7 +1,7 @@
 """Which rounds of a comparison count: not those in which other programs used the machine."""
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ringside_core.specs import Comparison, Run
@@ -18,15 +18,13 @@ class RoundsUsed:
     """The rounds that all figures are computed from.
 
     Attributes:
-        used: their 0-based numbers, rising.
-        disturbed: each disturbed round with its worst run, why it was disturbed, and how many
-            more runs were.
-        kept_disturbed: whether disturbed rounds are used because there were too few others.
+        disturbed: each disturbed round with its worst run, why it was disturbed, and how many more
+            runs were.
     """
 
-    used: tuple[int, ...]
+    used: tuple[int, ...]  # their 0-based numbers, rising
     disturbed: Mapping[int, str]
-    kept_disturbed: bool
+    kept_disturbed: bool  # whether disturbed rounds are used because there were too few others
 
 
 def disturbance(run: Run) -> str:
@@ -56,12 +54,9 @@ def _shares(run: Run) -> tuple[float, float]:
 
 
 def others_share(comparison: Comparison) -> float | None:
-    """Share of the runs' processors that others and the hypervisor took beside them.
+    """Share of the runs' processors that others and the hypervisor took; None: not counted.
 
     Σ (others_cpu_s + steal_cpu_s) ÷ Σ (cores · wall_s) over all runs.
-
-    Returns:
-        None: nobody counted.
     """
     loads = [run.load for run in comparison.runs if run.load is not None]
     if not loads:
@@ -86,10 +81,7 @@ def beside(run: Run) -> float | None:
     """Share of all processors of the machines that others used, or the hypervisor took away.
 
     It disturbs no round by itself: whether it slows a run on other cores down depends on memory,
-    caches and clock rates that both share.
-
-    Returns:
-        None: it was not counted, or the run could use all processors.
+    caches and clock rates that both share. None: not counted, or the run could use all.
     """
     load = run.load
     if load is None or load.machine_cores <= load.cores:
@@ -125,18 +117,13 @@ def rounds_used(comparison: Comparison) -> RoundsUsed:
     for run in sorted(comparison.runs, key=lambda run: run.position):
         if disturbance(run):
             by_round.setdefault(run.round, []).append(run)
-    disturbed = {number: _told(runs) for number, runs in by_round.items()}
+    disturbed = {}
+    for number, runs in by_round.items():
+        worst, more = max(runs, key=lambda run: sum(_shares(run))), len(runs) - 1
+        disturbed[number] = f"{worst.arm}: {disturbance(worst)}"
+        disturbed[number] += f", and {plural(more, 'more run')}" if more else ""
     begun = sorted({run.round for run in comparison.runs})
     quiet = tuple(number for number in begun if number not in disturbed)
     if not disturbed or len(quiet) >= comparison.asked.least:
         return RoundsUsed(quiet, disturbed, kept_disturbed=False)
     return RoundsUsed(tuple(begun), disturbed, kept_disturbed=True)
-
-
-def _told(runs: Sequence[Run]) -> str:
-    """The worst of the disturbed runs of a round, and how many more there were."""
-    worst = max(runs, key=lambda run: sum(_shares(run)))
-    told = f"{worst.arm}: {disturbance(worst)}"
-    if more := len(runs) - 1:
-        told += f", and {plural(more, 'more run')}"
-    return told

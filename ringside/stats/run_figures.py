@@ -1,27 +1,15 @@
-"""The figures of one run, and of each of its processes, computed from the raw times."""
+"""The figures of one run, computed from the raw times; units are in the names."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
 
 import numpy as np
 
-from ringside.stats.costs import (
-    NOT_RECORDED,
-    cpu_s_per_1000_examples,
-    peak_pss_bytes,
-    pss_of,
-    slots_per_step,
-    startup_cpu_s,
-)
-from ringside.stats.evidence import Answer, replicas_equal
 from ringside.stats.figure import Figure
 from ringside.stats.step_times import (
-    NEEDS_TWO_EPOCHS,
     check_records_agree,
     chief_of,
     counted_blocks,
     counted_epochs,
-    counted_executions,
     durations_s,
     expected_processes,
     missing,
@@ -32,136 +20,7 @@ from ringside.stats.step_times import (
 )
 from ringside_core.specs import Run, RunRecord
 
-
-@dataclass(frozen=True)
-class RunFigures:
-    """The figures of one run; units are in the names.
-
-    Attributes:
-        step_time_ms: the median; step_p95_ms, step_p99_ms: quantiles of the same step times.
-        rank_skew_ms: how far apart the processes are in one step.
-        whole_epochs_examples_s: throughput from epoch to epoch, without validation.
-        sent_bytes_per_step: sent by all hosts, on all interfaces, loopback too.
-        padding_share: the part of the places in the batches that padding takes; 0.01 is 1 %.
-        clock_share: the part of a step that Ringside's own clock takes; 0.01 is 1 %.
-        final_quality: the validation metric of the workload's target after the last epoch.
-        startup_s: from the command to the end of the first step.
-        time_to_target_s: from the command to the end of the epoch in which that metric first
-            reached the target.
-        peak_pss_bytes: peak memory, in which pages that processes of the run share count once.
-        cpu_s_per_1000_examples: CPU time after start-up; startup_cpu_s: CPU time of start-up.
-        each_example_once, replicas_equal: see `ringside.stats.evidence`.
-    """
-
-    throughput_examples_s: Figure
-    whole_epochs_examples_s: Figure
-    step_time_ms: Figure
-    step_p95_ms: Figure
-    step_p99_ms: Figure
-    rank_skew_ms: Figure
-    sent_bytes_per_step: Figure
-    padding_share: Figure
-    clock_share: Figure
-    startup_s: Figure
-    time_to_target_s: Figure
-    final_quality: Figure
-    peak_pss_bytes: Figure
-    cpu_s_per_1000_examples: Figure
-    startup_cpu_s: Figure
-    each_example_once: Answer
-    replicas_equal: Answer
-
-
-@dataclass(frozen=True)
-class ProcessFigures:
-    """The figures of one process by its own clock; units are in the names."""
-
-    task: str
-    step_p50_ms: Figure
-    step_p95_ms: Figure
-    step_p99_ms: Figure
-    startup_s: Figure
-    peak_pss_bytes: Figure
-    cpu_s: Figure
-    startup_cpu_s: Figure
-    clock_s_per_step: Figure
-
-
-FIGURES = tuple(one.name for one in fields(RunFigures) if one.type is Figure)
-
-
-def run_figures(run: Run, each_example_once: Answer) -> RunFigures:
-    """All figures of a run. If it did not complete, each figure has the reason instead of a value.
-
-    Args:
-        run: with the records of its processes.
-        each_example_once: its answer; it takes all runs of a comparison to find it.
-
-    Raises:
-        RefusalError: the processes of the run disagree on what was trained.
-    """
-    if not run.outcome.completed:
-        none = Figure(None, f"the run {run.outcome.kind}")
-        empty = dict.fromkeys(FIGURES, none)
-        return RunFigures(**empty, each_example_once="unknown", replicas_equal="unknown")
-    check_records_agree(run)
-    p50, p95, p99 = step_quantiles_ms(run)
-    return RunFigures(
-        throughput_examples_s=throughput_examples_s(run),
-        whole_epochs_examples_s=whole_epochs_examples_s(run),
-        step_time_ms=p50,
-        step_p95_ms=p95,
-        step_p99_ms=p99,
-        rank_skew_ms=rank_skew_ms(run),
-        sent_bytes_per_step=sent_bytes_per_step(run),
-        padding_share=padding_share(run),
-        clock_share=clock_share(run, p50),
-        startup_s=startup_s(run),
-        time_to_target_s=time_to_target_s(run),
-        final_quality=final_quality(run),
-        peak_pss_bytes=peak_pss_bytes(run),
-        cpu_s_per_1000_examples=cpu_s_per_1000_examples(run),
-        startup_cpu_s=startup_cpu_s(run),
-        each_example_once=each_example_once,
-        replicas_equal=replicas_equal(run),
-    )
-
-
-def process_figures(run: Run) -> tuple[ProcessFigures, ...]:
-    """Each process of a run by itself, in the order of its records; empty if the run failed.
-
-    Raises:
-        RefusalError: the processes of the run disagree on what was trained.
-    """
-    if not run.outcome.completed:
-        return ()
-    check_records_agree(run)
-    return tuple(_of_process(run, record) for record in run.records)
-
-
-def _of_process(run: Run, record: RunRecord) -> ProcessFigures:
-    if record.role == "server":
-        p50 = p95 = p99 = Figure(None, "it trains no step of its own")
-    else:
-        own = np.concatenate([durations_s(epoch) for epoch in record.epochs] or [np.zeros(0)])
-        times = [1000 * float(s) for s in own[counted_executions(run, record)]]
-        why_not = "" if times else NEEDS_TWO_EPOCHS
-        p50, p95, p99 = _quantiles(times, why_not)
-    return ProcessFigures(
-        task=record.task,
-        step_p50_ms=p50,
-        step_p95_ms=p95,
-        step_p99_ms=p99,
-        startup_s=_recorded(startup_of(run, record)),
-        peak_pss_bytes=_recorded(pss_of(run, record)),
-        cpu_s=_recorded(record.cpu_s or None),
-        startup_cpu_s=_recorded(record.startup_cpu_s),
-        clock_s_per_step=_recorded(record.clock_s_per_step),
-    )
-
-
-def _recorded(value: float | None) -> Figure:
-    return Figure(None, NOT_RECORDED) if value is None else Figure(value)
+NOT_RECORDED = "a process did not record it"
 
 
 # Time
@@ -170,12 +29,10 @@ def _recorded(value: float | None) -> Figure:
 def throughput_examples_s(run: Run) -> Figure:
     """Examples trained for each second of all processes together, examples/s.
 
-    Σ examples ÷ Σ `together_s` of train_s, which is the slowest process's, over the counted epochs.
-    `examples` counts all replicas; train_s begins at a barrier and ends with the last step of the
-    process. Of a live run: Σ examples ÷ Σ seconds over the blocks, see `counted_blocks`.
+    Σ examples ÷ Σ `together_s` of train_s over the counted epochs; of a live run, over the blocks
+    (`counted_blocks`). train_s begins at a barrier and ends with the last step of the process.
     """
-    why_not = why_untimed(run)
-    if why_not:
+    if why_not := why_untimed(run):
         return Figure(None, why_not)
     if run.blocks:
         blocks = counted_blocks(run).values()
@@ -204,34 +61,15 @@ def whole_epochs_examples_s(run: Run) -> Figure:
     return Figure(sum(of_all[0].examples for of_all in epochs) / seconds)
 
 
-def padding_share(run: Run) -> Figure:
-    """Slots of the counted epochs that hold padding ÷ all slots.
-
-    Padding fills the last batch of an epoch and takes as long as examples do.
-    """
-    why_not = why_untimed(run)
-    if why_not:
-        return Figure(None, why_not)
-    epochs = [records[0] for records in counted_epochs(run)]
-    slots = slots_per_step(run) * sum(one.steps for one in epochs)
-    return Figure(1 - sum(one.examples for one in epochs) / slots)
-
-
 def step_quantiles_ms(run: Run) -> tuple[Figure, Figure, Figure]:
     """Median, p95 and p99 over all steps of the counted epochs, ms; see `step_times_ms`.
 
     Interpolated linearly between two times (Hyndman and Fan 1996, type 7). p95 needs 20 times and
     p99 needs 100, so that at least one time lies beyond the quantile.
     """
-    return _quantiles(step_times_ms(run), why_untimed(run))
-
-
-def _quantiles(times: Sequence[float], why_not: str) -> tuple[Figure, Figure, Figure]:
-    return (
-        _quantile(times, 50, why_not),
-        _quantile(times, 95, why_not),
-        _quantile(times, 99, why_not),
-    )
+    times, why_not = step_times_ms(run), why_untimed(run)
+    p50, p95, p99 = (_quantile(times, percent, why_not) for percent in (50, 95, 99))
+    return p50, p95, p99
 
 
 def _quantile(times: Sequence[float], percent: int, why_not: str) -> Figure:
@@ -244,10 +82,8 @@ def _quantile(times: Sequence[float], percent: int, why_not: str) -> Figure:
 def rank_skew_ms(run: Run) -> Figure:
     """How far apart the processes are in one step, ms.
 
-    For each step: max − min over the processes of the step's duration. A process measures its
-    duration by its own clock, from its own end of the step before. The figure is the median over
-    the steps of the counted epochs. A reduction makes all processes wait, so this shows what the
-    ranks do at different times, not how long the slowest one makes the others wait.
+    Median over the steps of max − min over the processes of the step's duration, each by its own
+    clock. A reduction makes all wait, so it is not how long the slowest one makes the others wait.
     """
     why_not = why_untimed(run)
     if not why_not and not run.spec.capabilities.synchronous:
@@ -263,10 +99,9 @@ def rank_skew_ms(run: Run) -> Figure:
 
 
 def sent_bytes_per_step(run: Run) -> Figure:
-    """Bytes that all hosts sent in the counted epochs ÷ steps.
+    """Bytes that all interfaces of all hosts sent in the counted epochs ÷ steps.
 
-    Σ over hosts and network interfaces of sent_bytes: with loopback, and with what other programs
-    sent. Bytes that processes of one host exchange through memory are not in it.
+    With loopback and other programs, without what processes exchange through memory.
     """
     why_not = why_untimed(run)
     if not why_not and not run.spec.capabilities.synchronous:
@@ -285,11 +120,7 @@ def sent_bytes_per_step(run: Run) -> Figure:
 def clock_share(run: Run, median: Figure) -> Figure:
     """The part of a step that Ringside's own clock takes.
 
-    Max over processes of clock_s_per_step ÷ the median step time of the run.
-
-    Args:
-        run: with the records of its processes.
-        median: the step time of the run in ms, see `step_quantiles_ms`.
+    Max over processes of clock_s_per_step ÷ the median step time of the run, in ms.
     """
     costs = [record.clock_s_per_step for record in timed_records(run)]
     told = [cost for cost in costs if cost is not None]
@@ -305,22 +136,70 @@ def clock_share(run: Run, median: Figure) -> Figure:
 def startup_s(run: Run) -> Figure:
     """From the command to the end of a process's first step, max over processes, s.
 
-    The command is the moment at which the run's first process was started, such as horovodrun. A
-    process on another machine has another clock and counts from its own start
-    (`Execution.launch_s`): where all wait for each other, those on this machine tell the time.
+    A process on another machine than the command has another clock and counts from its own start
+    (`Execution.launch_s`).
     """
     records = timed_records(run)
-    values = [seconds for one in records if (seconds := startup_of(run, one)) is not None]
+    values = [
+        one.startup_s + (run.launch_s(one) or 0.0) for one in records if one.startup_s is not None
+    ]
     why_not = missing(records, expected_processes(run.spec)[0])
     if not why_not and len(values) < len(records):
         why_not = NOT_RECORDED
     return Figure(None, why_not) if why_not else Figure(max(values))
 
 
-def startup_of(run: Run, record: RunRecord) -> float | None:
-    """Seconds from the command to the end of one process's first step; None: not recorded."""
-    own_s = record.startup_s
-    return None if own_s is None else own_s + (run.launch_s(record) or 0.0)
+# Memory and processors
+
+
+def peak_pss_bytes(run: Run) -> Figure:
+    """Σ over all processes of the peak of their PSS, bytes; servers and coordinator count too.
+
+    Of each process its own pages (the highest resident set size less its shared pages), and on each
+    machine the most that one process shares: they hold the same libraries. The peaks need not be
+    at the same time, so it is an upper bound.
+    """
+    why_not = missing(run.records, expected_processes(run.spec)[1])
+    own_bytes, shared = 0, dict[str, int]()
+    for one in run.records:
+        if not one.peak_memory_bytes or one.shared_memory_bytes is None:
+            return Figure(None, why_not or NOT_RECORDED)
+        own_bytes += one.peak_memory_bytes - one.shared_memory_bytes
+        shared[one.boot_id] = max(shared.get(one.boot_id, 0), one.shared_memory_bytes)
+    return Figure(None, why_not) if why_not else Figure(own_bytes + sum(shared.values()))
+
+
+def cpu_s_per_1000_examples(run: Run) -> Figure:
+    """CPU time of all processes after start-up ÷ examples trained after it · 1000, s.
+
+    Start-up ends with the first execution (`RunRecord.startup_cpu_s`), whose examples do not count
+    either. Validation counts.
+    """
+    chief = chief_of(run)
+    began = startup_cpu_s(run)
+    if began.value is None or chief is None or not chief.epochs:
+        return Figure(None, began.reason or "no epoch was recorded")
+    first = chief.epochs[0]
+    plan = run.spec.batch_plan
+    synchronous = run.spec.capabilities.synchronous
+    in_step = plan.global_batch if synchronous else plan.per_replica_batch
+    begun_with = min(first.examples, first.steps_per_time * in_step)
+    examples = sum(epoch.examples for epoch in chief.epochs) - begun_with
+    if not examples:
+        return Figure(None, "all examples were trained in the first step")
+    return Figure(1000 * (sum(record.cpu_s for record in run.records) - began.value) / examples)
+
+
+def startup_cpu_s(run: Run) -> Figure:
+    """CPU time of all processes until the end of the first step, s; of a server, until it served.
+
+    It is mostly import and tracing.
+    """
+    why_not = missing(run.records, expected_processes(run.spec)[1])
+    known = [one.startup_cpu_s for one in run.records if one.startup_cpu_s is not None]
+    if not why_not and (len(known) < len(run.records) or not all(one.cpu_s for one in run.records)):
+        why_not = NOT_RECORDED
+    return Figure(None, why_not) if why_not else Figure(sum(known))
 
 
 # What was learned
@@ -329,28 +208,72 @@ def startup_of(run: Run, record: RunRecord) -> float | None:
 def time_to_target_s(run: Run) -> Figure:
     """When the first epoch that met the target had ended, from the command on, s.
 
-    If the chief is on another machine than the command: from the start of the chief.
-
-    An epoch meets the target if validation[metric] ≥ target. The time includes validation.
+    An epoch meets the target if validation[metric] ≥ target. The time includes validation. If the
+    chief is on another machine than the command, it is from the start of the chief.
     """
     chief = chief_of(run)
-    if chief is None or chief.quality_target is None:
-        return Figure(None, "the workload has no target" if chief else "no record of the chief")
-    metric, target = chief.quality_target
-    if not any(metric in epoch.validation for epoch in chief.epochs):
-        return Figure(None, f"no validation metric {metric!r}")
-    for epoch in chief.epochs:
-        if epoch.validation.get(metric, float("-inf")) >= target:
-            return Figure(epoch.end_since_process_start_s + (run.launch_s(chief) or 0.0))
-    return Figure(None, "not reached")
+    if why_not := _no_metric(chief):
+        return Figure(None, why_not)
+    assert chief is not None  # else there is no metric
+    number = epochs_to_target(chief)
+    if not number:
+        return Figure(None, "not reached")
+    end_s = chief.epochs[number - 1].end_since_process_start_s
+    return Figure(end_s + (run.launch_s(chief) or 0.0))
+
+
+def epochs_to_target(chief: RunRecord) -> int:
+    """How many epochs were trained until one met the target; 0: none did."""
+    metric, target = chief.quality_target or ("", float("inf"))
+    values = (epoch.validation.get(metric, float("-inf")) for epoch in chief.epochs)
+    return next((number for number, value in enumerate(values, start=1) if value >= target), 0)
 
 
 def final_quality(run: Run) -> Figure:
     """The target's validation metric after the last epoch, as the chief recorded it."""
     chief = chief_of(run)
-    if chief is None or chief.quality_target is None:
-        return Figure(None, "the workload has no target" if chief else "no record of the chief")
+    why_not = _no_metric(chief)
+    if why_not or chief is None or chief.quality_target is None:
+        return Figure(None, why_not)
     metric = chief.quality_target[0]
-    if not chief.epochs or metric not in chief.epochs[-1].validation:
-        return Figure(None, f"no validation metric {metric!r}")
-    return Figure(chief.epochs[-1].validation[metric])
+    value = chief.epochs[-1].validation.get(metric)
+    return Figure(value, "" if value is not None else f"no validation metric {metric!r}")
+
+
+def _no_metric(chief: RunRecord | None) -> str:
+    """Why a run has no metric of a target; empty: it has."""
+    if chief is None or chief.quality_target is None:
+        return "the workload has no target" if chief else "no record of the chief"
+    metric = chief.quality_target[0]
+    known = any(metric in epoch.validation for epoch in chief.epochs)
+    return "" if known else f"no validation metric {metric!r}"
+
+
+OF_A_RUN = (
+    throughput_examples_s,
+    whole_epochs_examples_s,
+    rank_skew_ms,
+    sent_bytes_per_step,
+    startup_s,
+    time_to_target_s,
+    final_quality,
+    peak_pss_bytes,
+    cpu_s_per_1000_examples,
+    startup_cpu_s,
+)
+TIMED = ("step_time_ms", "step_p95_ms", "step_p99_ms", "clock_share")  # step_time_ms is the median
+FIGURES = (*TIMED, *(one.__name__ for one in OF_A_RUN))
+
+
+def run_figures(run: Run) -> dict[str, Figure]:
+    """All FIGURES of a run; if it did not complete, each has the reason instead of a value.
+
+    Raises:
+        RefusalError: the processes of the run disagree on what was trained.
+    """
+    if not run.outcome.completed:
+        return dict.fromkeys(FIGURES, Figure(None, f"the run {run.outcome.kind}"))
+    check_records_agree(run)
+    p50, p95, p99 = step_quantiles_ms(run)
+    timed = (p50, p95, p99, clock_share(run, p50))
+    return dict(zip(FIGURES, (*timed, *(one(run) for one in OF_A_RUN)), strict=True))

@@ -5,9 +5,8 @@ ran. They show how much runs of one hour scatter, and not how much two hours dif
 of two comparisons are not judged. What is judged is arm ÷ serial arm in the same round, now ÷
 before: anything that made both faster or slower cancels.
 
-Circumstances that change one arm more than the serial arm do not cancel: a network that is busier
-today, or another program that slows two processes more than one. For these, two comparisons are
-two samples, however many rounds they have. If a word matters, make a third comparison.
+What changes one arm more than the serial arm, such as a busier network, does not cancel: for that,
+two comparisons are two samples, however many rounds they have.
 """
 
 import math
@@ -43,7 +42,6 @@ class Change:
         ratio: throughput ÷ throughput of the serial arm in the same round, now ÷ before. For the
             serial arm, or if there is none, it is throughput now ÷ before, and there is no word.
         word: `faster` or `slower` now, by Holm's method over all arms that are comparable in both.
-        reason: why there is no word for any ratio; empty: there can be one.
         not_comparable_before, not_comparable_now: why it must not be ranked; empty: it may be.
     """
 
@@ -56,7 +54,7 @@ class Change:
     p_adjusted: float | None
     not_comparable_before: str
     not_comparable_now: str
-    reason: str = ""
+    reason: str = ""  # why there is no word for any ratio; empty: there can be one
 
     @property
     def regression(self) -> bool:
@@ -80,19 +78,17 @@ class SideBySide:
     """Two comparisons.
 
     Attributes:
-        changes: of the arms that are in both, in the order of the second.
         only_before, only_now: labels of the other arms.
-        differs: (what, before, now) of software and circumstances.
         serial: the change of the arm without distribution, which shows machine and TensorFlow; all
             other ratios are relative to it. None: it is not in both.
     """
 
     before: Comparison
     now: Comparison
-    changes: tuple[Change, ...]
+    changes: tuple[Change, ...]  # of the arms that are in both, in the order of the second
     only_before: tuple[str, ...]
     only_now: tuple[str, ...]
-    differs: tuple[tuple[str, str, str], ...]
+    differs: tuple[tuple[str, str, str], ...]  # (what, before, now) of software and circumstances
     serial: Change | None
 
 
@@ -104,13 +100,19 @@ def side_by_side(before: Comparison, now: Comparison) -> SideBySide:
     """
     _check_same_experiment(before, now)
     one, other = summarize(before), summarize(now)
-    old = {row.arm.label: row for row in one.arms if not row.arm.twin_of}
-    new = {row.arm.label: row for row in other.arms if not row.arm.twin_of}
-    rates = (_rates(one), _rates(other))
+    old, new = ({row.arm.label: row for row in s.arms if not row.arm.twin_of} for s in (one, other))
     both = [label for label in new if label in old]
-    _check_same_arms([(old[label], new[label]) for label in both])
+    for label in both:
+        first, second = (rows[label].arm.model_dump(mode="json") for rows in (old, new))
+        for path, was, is_now in differences(first, second):
+            _refuse(f"arm {label!r}", path, was, is_now)
     serial = one.serial if one.serial == other.serial and one.serial in both else ""
-    base, why_none = _base(serial, old, new)
+    base, why_none = serial, ""
+    if not serial:
+        why_none = f"{NOT_TOLD_APART}the serial arm is not in both comparisons"
+    elif not (old[serial].comparable and new[serial].comparable):
+        base, why_none = "", f"{NOT_TOLD_APART}{serial} is not comparable in both comparisons"
+    rates = (_rates(one), _rates(other))
     changes = _judged(
         [
             _change(old[label], new[label], rates, "", MEASURE)
@@ -128,15 +130,6 @@ def side_by_side(before: Comparison, now: Comparison) -> SideBySide:
         differs=tuple(_circumstances(before, now)),
         serial=next((change for change in changes if change.label == serial), None),
     )
-
-
-def _base(serial: str, old: Mapping[str, ArmRow], new: Mapping[str, ArmRow]) -> tuple[str, str]:
-    """The arm that all others are measured against, or why there is none."""
-    if not serial:
-        return "", f"{NOT_TOLD_APART}the serial arm is not in both comparisons"
-    if not (old[serial].comparable and new[serial].comparable):
-        return "", f"{NOT_TOLD_APART}{serial} is not comparable in both comparisons"
-    return serial, ""
 
 
 def ratio_of_means(before: Sequence[float], now: Sequence[float]) -> tuple[Figure, float | None]:
@@ -166,7 +159,7 @@ def _rates(summary: Summary) -> dict[str, dict[int, float]]:
     """Examples/s of every run that counts, by arm and round."""
     found: dict[str, dict[int, float]] = {row.arm.label: {} for row in summary.arms}
     for row in summary.runs:
-        value = row.figures.throughput_examples_s.value
+        value = row.figures["throughput_examples_s"].value
         if row.used and value is not None and row.arm.label in found:
             found[row.arm.label][row.run.round] = value
     return found
@@ -198,17 +191,17 @@ def _change(old: ArmRow, new: ArmRow, rates: tuple[Rates, Rates], base: str, rea
 
 def _judged(changes: Sequence[Change]) -> tuple[Change, ...]:
     """The changes with their words, by Holm (1979, Scand. J. Statist. 6:65-70) over all arms."""
-    told = [
-        index for index, one in enumerate(changes) if one.p_value is not None and one.comparable
-    ]
-    judged = list(changes)
-    adjusted = holm(np.array([changes[index].p_value for index in told], np.float64))
-    for index, p in zip(told, adjusted.tolist(), strict=True):
-        ratio = changes[index].ratio.value or 1.0
-        word: Word = "cannot tell"
-        if p <= 1 - CONFIDENCE:
-            word = "faster" if ratio > 1 else "slower"
-        judged[index] = replace(changes[index], word=word, p_adjusted=p)
+    values = {
+        one.label: one.p_value for one in changes if one.p_value is not None and one.comparable
+    }
+    adjusted = holm(np.array([*values.values()], np.float64)).tolist()
+    p_of = dict(zip(values, adjusted, strict=True))
+    judged = []
+    for one in changes:
+        p, word = p_of.get(one.label), one.word
+        if p is not None and p <= 1 - CONFIDENCE:
+            word = "faster" if (one.ratio.value or 1.0) > 1 else "slower"
+        judged.append(replace(one, word=word, p_adjusted=p))
     return tuple(judged)
 
 
@@ -225,22 +218,12 @@ def _check_same_experiment(before: Comparison, now: Comparison) -> None:
     old, new = (one.shared.model_dump(mode="json", exclude=MAY_DIFFER) for one in (before, now))
     for path, one, other in differences(old, new):
         _refuse("spec", path, one, other)
-    data = [_data_of(one) for one in (before, now)]
+    data = [  # a stream, whose content is unknown, has no digest
+        sorted({one.data_digest for run in of.runs for one in run.records} - {""})
+        for of in (before, now)
+    ]
     if all(data):
         _refuse("training data", "digests", *data)
-
-
-def _data_of(comparison: Comparison) -> list[str]:
-    """Digests of the training examples; empty for a stream, whose content is unknown."""
-    return sorted({one.data_digest for run in comparison.runs for one in run.records} - {""})
-
-
-def _check_same_arms(pairs: Sequence[tuple[ArmRow, ArmRow]]) -> None:
-    """Refuse arms that have one label and different settings."""
-    for old, new in pairs:
-        before, now = (row.arm.model_dump(mode="json") for row in (old, new))
-        for path, one, other in differences(before, now):
-            _refuse(f"arm {new.arm.label!r}", path, one, other)
 
 
 def _refuse(of: str, what: str, before: object, now: object) -> None:

@@ -22,8 +22,6 @@ SHORTEST_S = 1e-6  # two steps of an asynchronous run may end together; 0 has no
 MARKED = 4  # executions at the beginning of a block, beside those whose input was prefetched
 NEEDS_TWO_EPOCHS = "needs at least 2 epochs"
 
-Epochs = list[list[tuple[RunRecord, EpochRecord]]]  # [epoch][process]
-
 
 def timed_records(run: Run) -> tuple[RunRecord, ...]:
     """The records whose clocks count: those of the replicas or the coordinator, not of servers."""
@@ -50,22 +48,15 @@ def missing(records: Sequence[RunRecord], expected: int) -> str:
     return f"{len(records)} of {expected} processes left a record"
 
 
-def by_epoch(run: Run) -> Epochs:
-    """The epochs of a run, each with the records of all processes whose clocks count."""
-    records = timed_records(run)
-    longest = max((len(record.epochs) for record in records), default=0)
-    return [
-        [(record, record.epochs[k]) for record in records if k < len(record.epochs)]
-        for k in range(longest)
-    ]
+def by_epoch(run: Run) -> list[list[EpochRecord]]:
+    """The epochs of all processes whose clocks count, [epoch][process]."""
+    each = [record.epochs for record in timed_records(run)]
+    longest = max(map(len, each), default=0)
+    return [[epochs[k] for epochs in each if k < len(epochs)] for k in range(longest)]
 
 
 def durations_s(epoch: EpochRecord) -> NDArray[np.float64]:
-    """Seconds for each step of one epoch in one process, [times].
-
-    The time between two entries of step_end_s ÷ the number of steps between them. The first time
-    starts at the barrier before the epoch.
-    """
+    """Seconds for each step of one epoch in one process, from the barrier before it on, [times]."""
     between = np.diff(np.asarray(epoch.step_end_s, np.float64), prepend=0.0)
     return between / steps_of_times(epoch)
 
@@ -86,16 +77,18 @@ def slowest_s(epochs: Sequence[EpochRecord]) -> NDArray[np.float64]:
 def check_records_agree(run: Run) -> None:
     """Refuse a run whose processes recorded different facts about the same epochs.
 
-    `RunRecord` already checks the times themselves.
-
     Raises:
         RefusalError: naming run, epoch, processes and field.
     """
     records = timed_records(run)
-    for number, epochs in enumerate(by_epoch(run)):
+    for number in range(len(by_epoch(run))):
         where = f"run {run.arm!r} of round {run.round + 1}, epoch {number + 1}"
         for what in ("examples", "steps", "steps_per_time"):
-            seen = {record.task: getattr(epoch, what) for record, epoch in epochs}
+            seen = {
+                record.task: getattr(record.epochs[number], what)
+                for record in records
+                if number < len(record.epochs)
+            }
             told = [f"{task} {value}" for task, value in seen.items()]
             told += [f"{record.task} none" for record in records if record.task not in seen]
             if len(set(seen.values())) > 1 or len(seen) < len(records):
@@ -122,17 +115,14 @@ def counted_epochs(run: Run) -> list[list[EpochRecord]]:
 
     The first epoch never counts: it contains tracing and compilation. See `warm_up`.
     """
-    epochs = [[epoch for _, epoch in records] for records in by_epoch(run)]
-    return epochs[warm_up(run).epochs :]
+    return by_epoch(run)[warm_up(run).epochs :]
 
 
 def step_times_ms(run: Run) -> list[float]:
-    """Time of every step of the counted epochs, ms.
+    """Time of every step of the counted epochs, ms: since the end of the step before.
 
-    In a synchronous run it is the max over processes of the time since the end of the step before.
-    In an asynchronous run it is the time between two completions, in the order in which the
-    coordinator learned of them. The first step of an epoch starts at the barrier before the epoch.
-    If one execution held several steps, its time is divided by their number.
+    Of a synchronous run the max over processes; of an asynchronous one, between two completions
+    that the coordinator learned of. An execution of several steps is divided by their number.
     """
     if why_untimed(run):
         return []
@@ -149,21 +139,13 @@ def step_times_ms(run: Run) -> list[float]:
 
 @dataclass(frozen=True)
 class Timeline:
-    """Every execution of a live run, in order; arrays are [executions].
+    """Every execution of a live run, in order; arrays are [executions]."""
 
-    Attributes:
-        seconds: of each process, [processes, executions].
-        steps: updates.
-        examples: trained, as a share of their epoch.
-        epoch: in which it was.
-        block: number of the pass of the block in which it counts; -1: it does not count.
-    """
-
-    seconds: NDArray[np.float64]
+    seconds: NDArray[np.float64]  # of each process, [processes, executions]
     steps: NDArray[np.int64]
-    examples: NDArray[np.float64]
+    examples: NDArray[np.float64]  # as a share of their epoch
     epoch: NDArray[np.int64]
-    block: NDArray[np.int64]
+    block: NDArray[np.int64]  # the pass of the block in which it counts; -1: it does not count
 
 
 def counted_executions(run: Run, record: RunRecord) -> NDArray[np.bool_]:
@@ -185,18 +167,14 @@ def marked_executions(spec: RunSpec) -> int:
 
 
 def timeline(run: Run) -> Timeline:
-    """The executions of a live run, and which of them count.
-
-    The first executions of a block do not count (`marked_executions`). A block counts if all of it
-    lies behind the warm-up.
-    """
+    """The executions of a live run; blocks behind the warm-up count, but not how each begins."""
     return _timeline(_Same(run))
 
 
 @functools.lru_cache(maxsize=64)  # each process of a run asks, for its figures and its samples
 def _timeline(same: "_Same") -> Timeline:
     run = same.run
-    epochs = [[epoch for _, epoch in records] for records in by_epoch(run)]
+    epochs = by_epoch(run)
     steps = np.concatenate([steps_of_times(records[0]) for records in epochs])
     done = np.cumsum(steps)
     warm = sum(records[0].steps for records in epochs[: warm_up(run).epochs])
@@ -225,9 +203,7 @@ class Counted:
 
     Attributes:
         seconds: of all processes together (`together_s`), added up over the epochs that the block
-            touches: a barrier lies between two. It is not the sum of the slowest executions: where
-            processes see the end of one reduction a little earlier or later, that would be longer
-            than the block.
+            touches. The sum of the slowest executions would be longer than the block.
     """
 
     steps: int
@@ -268,26 +244,15 @@ def together_s(run: Run, seconds: Sequence[float] | NDArray[np.float64]) -> floa
 
 @dataclass(frozen=True)
 class WarmUp:
-    """The start of a run that is recorded and left out of the figures.
+    """The start of a run that is recorded and left out of the figures."""
 
-    Attributes:
-        steps: the step times settled after this many steps, a multiple of the batch; 0: not found.
-        epochs: how many are left out: those up to the epoch in which these steps ended, and always
-            the first one, which contains tracing and compilation.
-        found: whether the rule could be applied and the run settled.
-        reason: why it was not found.
-    """
-
-    steps: int
-    epochs: int
-    found: bool
+    steps: int  # after which the step times settled; with a `reason` the run is not known to settle
+    epochs: int  # how many are left out; always the first one, which contains tracing
     reason: str = ""
 
 
 def warm_up(run: Run) -> WarmUp:
-    """How much of a run is warm-up. Only whole epochs are left out: barriers lie between epochs.
-
-    It applies `settled_after` to the times of all steps, each that of the slowest process.
+    """How much of a run is warm-up, by `settled_after`: whole epochs, as barriers lie between them.
 
     Raises:
         RefusalError: the processes of the run disagree on what was trained.
@@ -308,31 +273,28 @@ class _Same:
         return id(self.run)
 
 
-@functools.lru_cache(
-    maxsize=1024
-)  # every figure of a run asks for it; a report has hundreds of runs
+@functools.lru_cache(maxsize=1024)  # every figure of each of hundreds of runs asks for it
 def _warm_up(same: _Same) -> WarmUp:
     run = same.run
     if not run.outcome.completed:
-        return WarmUp(0, 1, found=False, reason=f"the run {run.outcome.kind}")
+        return WarmUp(0, 1, f"the run {run.outcome.kind}")
     check_records_agree(run)
-    epochs = [[epoch for _, epoch in records] for records in by_epoch(run)]
+    epochs = by_epoch(run)
     if len(epochs) < 2:
-        return WarmUp(0, 1, found=False, reason=NEEDS_TWO_EPOCHS)
+        return WarmUp(0, 1, NEEDS_TWO_EPOCHS)
     times = np.concatenate([slowest_s(records) for records in epochs])
     if len(times) < BATCH * LEAST_BATCHES:
-        why_not = f"{len(times)} step times: {BATCH * LEAST_BATCHES} are needed to find warm-up"
-        return WarmUp(0, 1, found=False, reason=why_not)
+        needed = BATCH * LEAST_BATCHES
+        return WarmUp(0, 1, f"{len(times)} step times: {needed} are needed to find warm-up")
     settled = settled_after(times, first_epoch=len(epochs[0][0].step_end_s))
     if settled is None:
-        why_not = "the step times still change in the second half of the run"
-        return WarmUp(0, 1, found=False, reason=why_not)
+        return WarmUp(0, 1, "the step times still change in the second half of the run")
     steps = int(np.concatenate([steps_of_times(one[0]) for one in epochs])[:settled].sum())
     ends = np.cumsum([len(records[0].step_end_s) for records in epochs])
     left_out = max(1, int(np.searchsorted(ends, settled)) + 1 if settled else 1)
     if left_out >= len(epochs):
-        return WarmUp(steps, 1, found=False, reason="less than one epoch is left after warm-up")
-    return WarmUp(steps, left_out, found=True)
+        return WarmUp(steps, 1, "less than one epoch is left after warm-up")
+    return WarmUp(steps, left_out)
 
 
 def settled_after(times: NDArray[np.float64], *, first_epoch: int) -> int | None:

@@ -12,56 +12,41 @@ from ringside.stats.comparability import (
 )
 from ringside.stats.contenders import judge
 from ringside.stats.epoch_losses import Losses, held_losses
-from ringside.stats.evidence import Answer, examples_once, worst
+from ringside.stats.evidence import Answer, examples_once, replicas_equal, worst
 from ringside.stats.figure import Figure, Interval, Spread, geometric_mean_with_interval, spread_of
 from ringside.stats.looks import level
 from ringside.stats.rounds import RoundsUsed, rounds_used, why_untrusted
-from ringside.stats.run_figures import FIGURES, RunFigures, run_figures
+from ringside.stats.run_figures import FIGURES, run_figures
 from ringside.stats.step_times import counted_blocks
 from ringside.stats.verdicts import PairVerdict, Sample, checked, turned
 from ringside_core.specs import Arm, Certificate, Comparison, RefusalError, Run
+
+NO_BASE = "the comparison has no such arm"
 
 
 @dataclass(frozen=True)
 class Efficiency(Figure):
     """Scaling efficiency X(N) ÷ (N · X(base)), from the ratio of throughputs over paired rounds.
 
-    Strong scaling efficiency if the comparison's scaling is `strong` (the global batch is the same
-    at every size), weak if it is `weak` (each replica's part of it is the same). One comparison
-    never holds both. There is no value if the base or the arm has no throughput, or if one of them
-    is not comparable.
+    Strong or weak as the comparison's scaling. There is no value if the base or the arm has no
+    throughput, or if one of them is not comparable.
 
     Attributes:
         base: label of the arm that it is measured against; empty: the comparison has no such arm.
-        slots_ratio: efficiency in slots ÷ efficiency in examples. Slots are all places in the
-            batches, padding included: under weak scaling the last batch of an epoch is padded more
-            with each replica, so efficiency in examples falls by that alone.
     """
 
     base: str = field(default="", kw_only=True)
-    slots_ratio: float = field(default=1.0, kw_only=True)
-
-    @property
-    def in_slots(self) -> "Efficiency":
-        """The same with throughput in slots."""
-        if self.value is None:
-            return self
-        ratio, within = self.slots_ratio, self.interval
-        interval = within and Interval(within.low * ratio, within.high * ratio)
-        return replace(self, value=self.value * ratio, interval=interval, slots_ratio=1.0)
 
 
 @dataclass(frozen=True)
 class RunRow:
-    """One run and its figures.
-
-    Attributes:
-        used: whether its round counts.
-    """
+    """One run and its figures; `used` says whether its round counts."""
 
     arm: Arm
     run: Run
-    figures: RunFigures
+    figures: Mapping[str, Figure]
+    each_example_once: Answer
+    replicas_equal: Answer
     used: bool = True
 
 
@@ -71,29 +56,20 @@ class ArmRow:
 
     Attributes:
         started, completed: numbers of runs, in all rounds.
-        not_completed: the other runs, in the order of rounds.
-        spreads: by the names of `RunFigures`, over the rounds that count.
-        mean_throughput: geometric mean with its interval, over the rounds that count.
-        against_group: efficiency against the same group at one replica.
-        against_serial: efficiency against the arm without distribution.
-        of_ceiling: X(N) ÷ X of N independent replicas.
-        not_comparable_because: why the arm must not be ranked, see `comparability`; empty: it may
-            be.
-        certificate: None: the arm was not verified.
     """
 
     arm: Arm
     started: int
     completed: int
-    not_completed: tuple[Run, ...]
-    spreads: Mapping[str, Spread]
-    mean_throughput: Figure
-    against_group: Efficiency
-    against_serial: Efficiency
-    of_ceiling: Efficiency
+    not_completed: tuple[Run, ...]  # the other runs, in the order of rounds
+    spreads: Mapping[str, Spread]  # by the names of `FIGURES`, over the rounds that count
+    mean_throughput: Figure  # geometric mean with its interval, over the rounds that count
+    against_group: Efficiency  # efficiency against the same group at one replica
+    against_serial: Efficiency  # efficiency against the arm without distribution
+    of_ceiling: Efficiency  # X(N) ÷ X of N independent replicas
     each_example_once: Answer
     replicas_equal: Answer
-    not_comparable_because: str
+    not_comparable_because: str  # why the arm must not be ranked; empty: it may be
     certificate: Certificate | None
 
     @property
@@ -114,35 +90,27 @@ class Summary:
 
     Attributes:
         arms: all but the breakdown arms; comparable ones are ranked, twins are not.
-        breakdown_arms: see `Arm.for_breakdown`; never ranked.
-        serial: label of the arm without distribution; empty if there is none.
         quality_metric, quality_target: the target of the workload; empty and None if it has none.
         verdicts: of every pair of comparable arms without twins; the arm that is faster by ratio
             comes first. What is asked first is judged together, and the others are.
-        asked_first: labels of the pairs that are asked first: `contests`, and each arm against
-            serial.
         contests: by number of replicas: labels of the two arms that stand for the size, the faster
             by ratio first.
-        level: the probability of a false word in what is asked first, and again in the others.
         noise_floor: each twin against its arm, judged alone. A word other than `cannot tell` is a
             false alarm (one of twenty experiments has one) or a fault of the experiment.
-        rounds: that count.
-        losses: of every epoch, held against each other; an arm that departs is not comparable.
     """
 
     arms: tuple[ArmRow, ...]
     runs: tuple[RunRow, ...]
-    serial: str
+    serial: str  # label of the arm without distribution; empty if there is none
     quality_metric: str
     quality_target: float | None
     verdicts: tuple[PairVerdict, ...]
-    asked_first: frozenset[frozenset[str]]
     contests: Mapping[int, tuple[str, str]]
-    level: float
+    level: float  # the probability of a false word in what is asked first, and again in the others
     noise_floor: tuple[PairVerdict, ...]
-    rounds: RoundsUsed
-    breakdown_arms: tuple[ArmRow, ...]
-    losses: Losses
+    rounds: RoundsUsed  # that count
+    breakdown_arms: tuple[ArmRow, ...]  # see `Arm.for_breakdown`; never ranked
+    losses: Losses  # of every epoch, held against each other; an arm that departs is not comparable
 
     def verdict_of(self, first: str, second: str) -> PairVerdict:
         """The verdict of a pair, in the order that is asked for.
@@ -193,45 +161,37 @@ def summarize(comparison: Comparison) -> Summary:
     rounds = rounds_used(comparison)
     rows = _run_rows(comparison, arms, rounds)
     certificates = certificates_by_arm(comparison)
+    untrusted = why_untrusted(comparison)
     measured = [
-        _arm_row(arm, rows, certificates.get(arm.twin_of or arm.label)) for arm in comparison.arms
+        _arm_row(arm, rows, certificates.get(arm.twin_of or arm.label), untrusted)
+        for arm in comparison.arms
     ]
     measured, losses = _without_departed(measured, rows)
-    untrusted = why_untrusted(comparison)
-    if untrusted:
-        measured = [
-            replace(
-                row, mean_throughput=replace(row.mean_throughput, interval=None, reason=untrusted)
-            )
-            for row in measured
-        ]
     ranked = [row for row in measured if not row.arm.for_breakdown]
     serial = next((row for row in ranked if row.arm.capabilities.family == "none"), None)
+    label = serial.arm.label if serial else ""
     metric, target = _quality_target(comparison.runs)
-    judged = judge(
-        ranked,
-        _samples_by_arm(ranked, rows),
-        serial.arm.label if serial else "",
-        level(comparison),
-        untrusted,
-    )
+    samples = {row.arm.label: _samples(row.arm, rows) for row in ranked}
+    by_pair, contests, floor = judge(ranked, samples, label, level(comparison), untrusted)
+    alone = {row.arm.group: row for row in reversed(ranked) if row.arm.replicas == 1}
     return Summary(
         arms=tuple(
             replace(
-                _with_efficiency(row, ranked, serial, judged.by_pair),
+                row,
+                against_group=efficiency(row, alone.get(row.arm.group), by_pair),
+                against_serial=efficiency(row, serial, by_pair),
                 of_ceiling=_of_ceiling(row, measured, rows, untrusted),
             )
             for row in ranked
         ),
         runs=rows,
-        serial=serial.arm.label if serial else "",
+        serial=label,
         quality_metric=metric,
         quality_target=target,
-        verdicts=tuple(judged.by_pair.values()),
-        asked_first=judged.asked_first,
-        contests=judged.contests,
+        verdicts=tuple(by_pair.values()),
+        contests=contests,
         level=level(comparison),
-        noise_floor=judged.noise_floor,
+        noise_floor=floor,
         rounds=rounds,
         breakdown_arms=tuple(row for row in measured if row.arm.for_breakdown),
         losses=losses,
@@ -256,19 +216,10 @@ def efficiency(
         verdicts: by the labels of the two arms.
     """
     if base is None:
-        return Efficiency(None, "the comparison has no such arm")
-    label = base.arm.label
-    if not row.comparable:
-        return Efficiency(None, "not comparable", base=label)
-    if not base.comparable:
-        return Efficiency(None, f"{label}: not comparable", base=label)
-    for one, name in ((base, f"{label}: "), (row, "")):
-        throughput = one.spreads["throughput_examples_s"]
-        if throughput.value is None:
-            return Efficiency(None, f"{name}{throughput.reason}", base=label)
-    if row.arm.twin_of:
-        return Efficiency(None, f"it is {row.arm.twin_of} again", base=label)
-    replicas = row.arm.replicas
+        return Efficiency(None, NO_BASE)
+    label, replicas = base.arm.label, row.arm.replicas
+    if why_not := _no_efficiency(row, base):
+        return Efficiency(None, why_not, base=label)
     if row is base:
         return Efficiency(1 / replicas, base=label)
     pair = verdicts[frozenset((row.arm.label, label))]
@@ -277,28 +228,24 @@ def efficiency(
         return Efficiency(None, ratio.reason, base=label)
     within = ratio.interval
     interval = within and Interval(within.low / replicas, within.high / replicas)
-    return Efficiency(
-        ratio.value / replicas,
-        ratio.reason,
-        interval=interval,
-        base=label,
-        slots_ratio=_filled(base) / _filled(row),
-    )
+    return Efficiency(ratio.value / replicas, ratio.reason, interval=interval, base=label)
 
 
-def _filled(row: ArmRow) -> float:
-    """The part of the slots of an arm that examples take; an arm with a throughput has it."""
-    return 1 - (row.spreads["padding_share"].value or 0.0)
+def _no_efficiency(row: ArmRow, base: ArmRow) -> str:
+    """Why an arm has no efficiency against another; empty: it has one."""
+    for one, name in ((row, ""), (base, f"{base.arm.label}: ")):
+        if not one.comparable:
+            return f"{name}not comparable"
+    for one, name in ((base, f"{base.arm.label}: "), (row, "")):
+        throughput = one.spreads["throughput_examples_s"]
+        if throughput.value is None:
+            return f"{name}{throughput.reason}"
+    return f"it is {row.arm.twin_of} again" if row.arm.twin_of else ""
 
 
 def _quality_target(runs: Sequence[Run]) -> tuple[str, float | None]:
     """The target that the records name: one for all, because all train one workload."""
-    seen = {
-        record.quality_target
-        for run in runs
-        for record in run.records
-        if record.quality_target is not None
-    }
+    seen = {one.quality_target for run in runs for one in run.records if one.quality_target}
     if len(seen) > 1:
         raise RefusalError(
             "All runs that are compared must have the same quality target.",
@@ -318,35 +265,44 @@ def _run_rows(
         answers = examples_once(of_kind)
         once |= {id(run): answer for run, answer in zip(of_kind, answers, strict=True)}
     return tuple(
-        RunRow(arms[run.arm], run, run_figures(run, once[id(run)]), run.round in rounds.used)
+        RunRow(
+            arm=arms[run.arm],
+            run=run,
+            figures=run_figures(run),
+            each_example_once=once[id(run)],
+            replicas_equal=replicas_equal(run) if run.outcome.completed else "unknown",
+            used=run.round in rounds.used,
+        )
         for run in ordered
     )
 
 
-def _arm_row(arm: Arm, rows: Sequence[RunRow], certificate: Certificate | None) -> ArmRow:
+def _arm_row(
+    arm: Arm, rows: Sequence[RunRow], certificate: Certificate | None, untrusted: str
+) -> ArmRow:
     """The row of an arm without what needs other arms."""
     own = [row for row in rows if row.arm == arm]
     completed = [row for row in own if row.run.outcome.completed]
     counted = [row.figures for row in completed if row.used]
-    once = worst([row.figures.each_example_once for row in completed])
+    once = worst([row.each_example_once for row in completed])
     runs = [row.run for row in own]
+    mean = geometric_mean_with_interval([one.value for one in _samples(arm, rows)])
     nothing = Efficiency(None)
-    why_not = why_not_comparable(certificate, runs, once)
+    lost = [run for run in runs if not run.outcome.completed]
+    why_not = FOR_BREAKDOWN if arm.for_breakdown else why_not_comparable(certificate, runs, once)
     return ArmRow(
         arm=arm,
         started=len(own),
         completed=len(completed),
-        not_completed=tuple(
-            sorted((run for run in runs if not run.outcome.completed), key=lambda run: run.round)
-        ),
-        spreads={name: spread_of([getattr(one, name) for one in counted]) for name in FIGURES},
-        mean_throughput=geometric_mean_with_interval([one.value for one in _samples(own)]),
+        not_completed=tuple(sorted(lost, key=lambda run: run.round)),
+        spreads={name: spread_of([one[name] for one in counted]) for name in FIGURES},
+        mean_throughput=replace(mean, interval=None, reason=untrusted) if untrusted else mean,
         against_group=nothing,
         against_serial=nothing,
         of_ceiling=nothing,
         each_example_once=once,
-        replicas_equal=worst([row.figures.replicas_equal for row in completed]),
-        not_comparable_because=FOR_BREAKDOWN if arm.for_breakdown else why_not,
+        replicas_equal=worst([row.replicas_equal for row in completed]),
+        not_comparable_because=why_not,
         certificate=None if arm.for_breakdown else certificate,
     )
 
@@ -370,42 +326,18 @@ def _without_departed(
     ], losses
 
 
-def _samples(rows: Sequence[RunRow]) -> list[Sample]:
-    """The throughputs of the runs that count and completed.
-
-    Raises:
-        RefusalError: one is zero, negative or not finite.
-    """
+def _samples(arm: Arm, rows: Sequence[RunRow]) -> list[Sample]:
+    """The throughputs of the runs of an arm that count and completed."""
     samples = []
     for row in rows:
-        value = row.figures.throughput_examples_s.value
-        if row.used and value is not None:
+        value = row.figures["throughput_examples_s"].value
+        if row.arm == arm and row.used and value is not None:
             counted = counted_blocks(row.run).items()
             blocks = {number: one.examples / one.seconds for number, one in counted}
-            samples.append(Sample(row.run.round, row.run.position, value, blocks))
-            checked(row.arm.label, samples[-1])
+            samples.append(
+                checked(arm.label, Sample(row.run.round, row.run.position, value, blocks))
+            )
     return samples
-
-
-def _samples_by_arm(ranked: Sequence[ArmRow], rows: Sequence[RunRow]) -> dict[str, list[Sample]]:
-    return {row.arm.label: _samples([one for one in rows if one.arm == row.arm]) for row in ranked}
-
-
-def _with_efficiency(
-    row: ArmRow,
-    rows: Sequence[ArmRow],
-    serial: ArmRow | None,
-    verdicts: Mapping[frozenset[str], PairVerdict],
-) -> ArmRow:
-    """The row with its efficiency against its two bases."""
-    alone = next(
-        (one for one in rows if one.arm.group == row.arm.group and one.arm.replicas == 1), None
-    )
-    return replace(
-        row,
-        against_group=efficiency(row, alone, verdicts),
-        against_serial=efficiency(row, serial, verdicts),
-    )
 
 
 def _of_ceiling(
@@ -413,32 +345,22 @@ def _of_ceiling(
 ) -> Efficiency:
     """What the arm reaches of as many independent replicas with its settings, round by round."""
     size, settings = row.arm.replicas, row.arm.settings
-    ceiling = next(
-        (
-            one.arm.label
-            for one in measured
-            if not one.arm.capabilities.one_model
-            and (one.arm.replicas, one.arm.settings) == (size, settings)
-        ),
-        None,
-    )
-    if ceiling is None:
-        return Efficiency(None, "the comparison has no such arm")
-    if row.arm.twin_of:
-        return Efficiency(None, f"it is {row.arm.twin_of} again", base=ceiling)
-    if not row.comparable:
-        return Efficiency(None, "not comparable", base=ceiling)
+    ceilings = [
+        one.arm
+        for one in measured
+        if not one.arm.capabilities.one_model
+        and (one.arm.replicas, one.arm.settings) == (size, settings)
+    ]
+    if not ceilings:
+        return Efficiency(None, NO_BASE)
+    base = ceilings[0].label
+    if row.arm.twin_of or not row.comparable:
+        why_not = f"it is {row.arm.twin_of} again" if row.arm.twin_of else "not comparable"
+        return Efficiency(None, why_not, base=base)
     own, most = (
-        {
-            one.run.round: value
-            for one in rows
-            if one.used
-            and one.arm.label == label
-            and (value := one.figures.throughput_examples_s.value) is not None
-        }
-        for label in (row.arm.label, ceiling)
+        {one.round: one.value for one in _samples(arm, rows)} for arm in (row.arm, ceilings[0])
     )
     ratios = [own[number] / most[number] for number in sorted(own.keys() & most.keys())]
     mean = geometric_mean_with_interval(ratios)
     interval = None if untrusted else mean.interval
-    return Efficiency(mean.value, untrusted or mean.reason, interval=interval, base=ceiling)
+    return Efficiency(mean.value, untrusted or mean.reason, interval=interval, base=base)

@@ -38,16 +38,12 @@ class Sample:
     """The throughput of one run.
 
     Attributes:
-        round: in which it ran; the launch of a live run.
-        position: 0-based place in the order in which the runs were started.
-        value: examples/s of the run.
-        blocks: of a live run: examples/s of each block that counts, by its pass, from 0. Empty: the
-            run was a fresh one, with the machine to itself from start to end.
+        blocks: of a live run: examples/s of each block that counts, by its pass, from 0.
     """
 
-    round: int
-    position: int
-    value: float
+    round: int  # in which it ran; the launch of a live run
+    position: int  # 0-based place in the order in which the runs were started
+    value: float  # examples/s
     blocks: Mapping[int, float] = field(default_factory=dict)
 
 
@@ -57,8 +53,7 @@ class Question:
 
     Attributes:
         of_first, of_second: from how many arms that are not told apart each was chosen as the
-            fastest, by the same numbers that judge it; 1: it was not. Who is chosen from many was
-            lucky too, see `_ends`.
+            fastest, by the same numbers that judge it; 1: it was not.
     """
 
     first: str
@@ -72,27 +67,23 @@ class PairVerdict:
     """Two arms, and whether the first is faster than the second.
 
     Attributes:
-        ratio: throughput of the first ÷ throughput of the second, with its own 95 % interval.
         word: follows from p_adjusted. The words of one family of questions are right together with
             a probability of 1 − level.
-        p_value: of this pair alone; None if there is no interval.
-        p_adjusted: by Holm's method over its family.
         smallest_visible: a relative difference, such as 0.03, that would have got a word with a
-            probability of 80 %, even if the noise is as large as it may be; infinite: none of up
-            to 100 % would. None if there is no interval.
-        reason: why one cannot tell, or why there is no interval.
+            probability of 80 %, even if the noise is as large as it may be; infinite: none of up to
+            100 % would. None if there is no interval.
         chosen_of: of how many arms the first and the second were chosen as the fastest; the
             interval accounts for it.
     """
 
     first: str
     second: str
-    ratio: Figure
-    word: Word
-    p_value: float | None
-    p_adjusted: float | None
-    smallest_visible: float | None
-    reason: str = ""
+    ratio: Figure  # throughput of the first ÷ throughput of the second, with its own 95 % interval
+    word: Word = "cannot tell"
+    p_value: float | None = None  # of this pair alone; None if there is no interval
+    p_adjusted: float | None = None  # by Holm's method over its family
+    smallest_visible: float | None = None
+    reason: str = ""  # why one cannot tell, or why there is no interval
     chosen_of: tuple[int, int] = (1, 1)
 
 
@@ -144,37 +135,30 @@ def pair_verdicts(
     """
     if not family:
         return ()
-    fits = _fits(samples, family)
+    fits, live = _fits(samples, family), _live(samples)
+    of_two = not live and sum(map(bool, samples.values())) <= 2
     known = fits.freedom[0] > 0
     alone = _p_values(fits, family)
     adjusted = np.ones_like(alone)
     adjusted[known] = holm(alone[known])
     count = int(known.sum())
-    least = LEAST_ROUNDS_OF_TWO if len(_seen(samples)) <= 2 and not _live(samples) else LEAST_ROUNDS
     verdicts = []
     for k, one in enumerate(family):
-        ratio = _ratio(fits, k, one, least, live=_live(samples))
-        verdict = PairVerdict(
-            one.first,
-            one.second,
-            ratio,
-            "cannot tell",
-            None,
-            None,
-            None,
-            ratio.reason,
-            (one.of_first, one.of_second),
-        )
+        least = LEAST_ROUNDS_OF_TWO if of_two else LEAST_ROUNDS
+        ratio = _ratio(fits, k, one, least, live=live)
+        chosen_of = (one.of_first, one.of_second)
+        found = PairVerdict(one.first, one.second, ratio, reason=ratio.reason, chosen_of=chosen_of)
         if known[k]:
-            strictest = level / count / max(one.of_first, one.of_second)
-            verdict = replace(
-                verdict,
+            word, reason = _word(float(alone[k]), float(adjusted[k]), ratio, count, level)
+            found = replace(
+                found,
+                word=word,
                 p_value=float(alone[k]),
                 p_adjusted=float(adjusted[k]),
-                smallest_visible=_smallest_visible(fits, k, strictest),
+                smallest_visible=_smallest_visible(fits, k, level / count / max(chosen_of)),
+                reason=reason,
             )
-            verdict = _with_word(verdict, count, level)
-        verdicts.append(turned(verdict) if (ratio.value or 1.0) < 1 else verdict)
+        verdicts.append(turned(found) if (ratio.value or 1.0) < 1 else found)
     return tuple(verdicts)
 
 
@@ -219,16 +203,8 @@ def _live(samples: Mapping[str, Sequence[Sample]]) -> bool:
     return any(one.blocks for of_arm in samples.values() for one in of_arm)
 
 
-def _seen(samples: Mapping[str, Sequence[Sample]]) -> list[str]:
-    """The arms that ran."""
-    return [label for label, of_arm in samples.items() if of_arm]
-
-
 def _fits(samples: Mapping[str, Sequence[Sample]], family: Sequence[Question]) -> PairFits:
-    """One data set: live rounds by their blocks, fresh rounds by their runs.
-
-    Of a comparison with live rounds, a run without blocks has nothing to be held against.
-    """
+    """One data set: live rounds by their blocks, fresh rounds by their runs."""
     labels = {label: row for row, label in enumerate(samples)}
     numbers = sorted({one.round for of_arm in samples.values() for one in of_arm})
     passes = 1 + max((k for s in samples.values() for one in s for k in one.blocks), default=0)
@@ -262,25 +238,6 @@ def _p_values(fits: PairFits, family: Sequence[Question]) -> Array:
     return adjusted
 
 
-def _ends(fits: PairFits, pair: int, question: Question, confidence: float) -> Interval | None:
-    """The interval of a pair's log ratio, of the first data set; None: there is none.
-
-    The fastest of k arms was lucky in this experiment: by the union bound over the arms that could
-    have been chosen, its luck exceeds the quantile of α/2k with a probability of at most α/2. Its
-    opponent, if chosen too, was lucky as well, which moves the ratio to the other side. So the
-    lower end stands at α/2 ÷ of_first, and the upper one at α/2 ÷ of_second.
-    """
-    chances = np.array([1 - confidence])
-    low, high = (
-        float(fits.half_widths(chances / of)[0, pair])
-        for of in (question.of_first, question.of_second)
-    )
-    if not math.isfinite(low):
-        return None
-    difference = float(fits.difference[0, pair])
-    return Interval(difference - low, difference + high)
-
-
 def _ratio(fits: PairFits, pair: int, question: Question, least: int, *, live: bool) -> Figure:
     """The ratio of throughputs of a pair, or why it has no interval; of the first data set."""
     rounds = int(fits.rounds[0, pair])
@@ -288,7 +245,15 @@ def _ratio(fits: PairFits, pair: int, question: Question, least: int, *, live: b
         shared = f"have {LEAST_PASSES} blocks in common" if live else "completed"
         return Figure(None, f"no round in which both {shared}")
     difference = float(fits.difference[0, pair])
-    if interval := _ends(fits, pair, question, CONFIDENCE):
+    # The fastest of k arms was lucky in this experiment: by the union bound over the arms that
+    # could have been chosen, its luck exceeds the quantile of α/2k with a probability of at most
+    # α/2. Its opponent, if chosen too, was lucky as well, which moves the ratio to the other side.
+    low, high = (
+        float(fits.half_widths(np.array([CHANCE]) / of)[0, pair])
+        for of in (question.of_first, question.of_second)
+    )
+    if math.isfinite(low):
+        interval = Interval(difference - low, difference + high)
         return exponential(Figure(difference, interval=interval, n=rounds))
     why_not = too_few(rounds, least) or "both always ran in the same order: drift is not told apart"
     return exponential(Figure(difference, why_not, n=rounds))
@@ -302,16 +267,16 @@ def _smallest_visible(fits: PairFits, pair: int, level: float) -> float:
     return math.expm1(effect) if effect <= math.log(2) else math.inf
 
 
-def _with_word(verdict: PairVerdict, family: int, level: float) -> PairVerdict:
-    """The verdict with its word, by the adjusted p-value, and the reason if it cannot tell."""
-    if verdict.p_value is None or verdict.p_adjusted is None or verdict.ratio.value is None:
-        return verdict
-    if verdict.p_adjusted <= level:
-        return replace(verdict, word="faster" if verdict.ratio.value > 1 else "slower")
-    if verdict.p_value > CHANCE:
-        reason = "equal throughput is within the interval"
-    elif family > 1:
-        reason = f"alone it would be called; as one of {family} questions it can be chance"
+def _word(
+    alone: float, adjusted: float, ratio: Figure, family: int, level: float
+) -> tuple[Word, str]:
+    """The word by the adjusted p-value, and the reason if one cannot tell."""
+    if adjusted <= level:
+        return ("faster" if (ratio.value or 0.0) > 1 else "slower"), ratio.reason
+    if alone > CHANCE:
+        return "cannot tell", "equal throughput is within the interval"
+    if family > 1:
+        told = f"alone it would be called; as one of {family} questions it can be chance"
     else:
-        reason = f"with one look it would be called; this look may spend {percent(level)} of chance"
-    return replace(verdict, reason=reason)
+        told = f"with one look it would be called; this look may spend {percent(level)} of chance"
+    return "cannot tell", told

@@ -37,7 +37,7 @@ from ringside_core.specs.files import (
     write_whole,
 )
 from ringside_core.specs.hostfile import Host, assign_slots, parse_hostfile, read_hostfile
-from ringside_core.specs.load import LOAD_FILE, Load, MachineCounts
+from ringside_core.specs.load import Load, MachineCounts
 from ringside_core.specs.noun import Document, Noun
 from ringside_core.specs.options import BackendOptions, HorovodOptions, parse_option
 from ringside_core.specs.placement import THIS_MACHINE, Placement

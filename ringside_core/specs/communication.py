@@ -1,4 +1,4 @@
-"""Communication: the time of each stack for one collective, with every sample."""
+"""Communication: the time of each stack for an all-reduce, with every sample, and its links."""
 
 from typing import Any, ClassVar, Literal, Self
 
@@ -15,33 +15,26 @@ from ringside_core.specs.errors import RefusalError
 from ringside_core.specs.noun import Document, Noun, UnixSeconds
 from ringside_core.specs.record import MachineFacts, Outcome
 
-Operation = Literal["allreduce", "broadcast", "push_pull"]
-
 
 class Timing(Noun):
-    """One operation of one stack at one size, of float32, result and input in separate arrays.
+    """The all-reduce of one stack at one size: a sum of float32 over all ranks.
 
     Attributes:
-        operation: `allreduce`: the sum over all ranks. `broadcast`: from rank 0. `push_pull`: a
-            worker reads a variable from its server and adds a gradient to it.
         size_bytes: of the array of each rank.
-        seconds: [repetition][rank], each of one operation, from a barrier to its return.
-        wrong: elements that differ from the closed-form result, over all ranks and repetitions.
+        seconds: [repetition][rank], from a barrier to the return.
+        wrong: elements that differ from the expected sum, over all ranks and repetitions.
         warm_up: earlier repetitions, which were checked but not kept.
-        cpu_s: CPU time of all threads of each rank's process, within all its `seconds` together;
-            empty: not counted. MPI waits in a busy loop, so its ranks always use a whole core.
     """
 
-    operation: Operation
+    operation: Literal["allreduce"] = "allreduce"
     size_bytes: PositiveInt
     seconds: tuple[tuple[PositiveFloat, ...], ...]
     wrong: NonNegativeInt
     warm_up: NonNegativeInt = 0
-    cpu_s: tuple[NonNegativeFloat, ...] = ()
 
     @model_validator(mode="after")
     def _every_rank_every_time(self) -> Self:
-        ranks = {len(one) for one in self.seconds}
+        ranks = {len(row) for row in self.seconds}
         if len(ranks) != 1 or 0 in ranks:
             raise RefusalError(
                 "A timing must have one time for each rank in every repetition.",
@@ -54,21 +47,15 @@ class Timing(Noun):
         """Ranks that took part."""
         return len(self.seconds[0])
 
-    @property
-    def count(self) -> int:
-        """Elements of the array of each rank."""
-        return self.size_bytes // 4
-
 
 class StackTimings(Noun):
     """Everything that was measured of one stack.
 
     Attributes:
-        stack: such as `mpi`, `horovod gloo`, `tf.distribute RING`.
-        outcome: of its run; `refused` with the reason if the stack cannot run here.
+        outcome: `refused` with the reason if the stack cannot run here.
         cores: processors of each rank.
-        timings: empty if the run did not complete.
-        wall_s: time of its run, including the start of the processes.
+        timings: empty if the run did not complete; small sizes first.
+        wall_s: including the start of the processes.
     """
 
     stack: str
@@ -79,51 +66,45 @@ class StackTimings(Noun):
 
     @property
     def wrong(self) -> int:
-        """Wrong elements over all operations and sizes."""
+        """Wrong elements over all sizes."""
         return sum(timing.wrong for timing in self.timings)
 
 
 class Link(Noun):
-    """What one host really sends to another, as a plain program sees it.
+    """What one host really sends to another by one plain TCP connection.
 
     Attributes:
-        sender: host, by its name in the hostfile.
-        receiver: likewise.
-        tool: `tcp`: one connection of ringside/collectives/transfer.py. `iperf3`: one of iperf3.
-        bytes: TCP payload that arrived after a warm-up.
+        sender, receiver: hosts, by their names in the hostfile.
+        bytes: payload that arrived after a warm-up.
         seconds: the time in which it arrived, by the receiver's clock.
-        congestion_control: TCP's, of the sender, as its kernel calls it; empty: unknown.
+        congestion_control: TCP's, of the sender; empty: unknown.
     """
 
     sender: str
     receiver: str
-    tool: Literal["tcp", "iperf3"]
+    tool: Literal["tcp"] = "tcp"
     bytes: PositiveInt
     seconds: PositiveFloat
     congestion_control: str = ""
 
     @property
     def bits_per_s(self) -> float:
-        """Payload in bit/s; frames and headers are not counted."""
+        """Payload in bit/s."""
         return 8 * self.bytes / self.seconds
 
 
 class Communication(Document):
-    """Collectives of every stack with the same ranks on the same hosts.
+    """All-reduces of every stack with the same ranks on the same hosts.
 
     Attributes:
         machine: where the command ran; it need not be one of the hosts.
-        add_seconds_per_byte: time in which one rank adds one byte to another in memory, γ of the
-            cost model; median of a loop over 64 MiB.
-        hosts: of each rank; empty: all on this machine. With several hosts, parameter servers are
-            on the last one and their workers on the others, so there may be fewer workers.
+        hosts: of each rank; empty: all on this machine.
         links: from each host to the next, measured before the stacks.
 
-    Schema history: 1 first version. 2 hosts, links, CPU seconds; push/pull may have fewer
-    ranks.
+    Schema history: 1 first version. 2 hosts, links. 3 all-reduces alone, links by plain TCP alone.
     """
 
-    SCHEMA_VERSION: ClassVar[int] = 2
+    SCHEMA_VERSION: ClassVar[int] = 3
 
     created_unix_s: UnixSeconds
     command: str
@@ -131,28 +112,18 @@ class Communication(Document):
     code_version: str
     num_ranks: PositiveInt
     stacks: tuple[StackTimings, ...] = Field(min_length=1)
-    add_seconds_per_byte: PositiveFloat | None = None
     hosts: tuple[str, ...] = ()
     links: tuple[Link, ...] = ()
 
     @model_validator(mode="after")
     def _the_same_ranks_everywhere(self) -> Self:
-        if self.hosts and len(self.hosts) != self.num_ranks:
+        timings = (timing for stack in self.stacks for timing in stack.timings)
+        ranks = {len(self.hosts) or self.num_ranks, *(timing.num_ranks for timing in timings)}
+        if ranks != {self.num_ranks}:
             raise RefusalError(
-                "Every rank must have a host.",
-                received=f"{len(self.hosts)} hosts, {self.num_ranks} ranks",
+                "Hosts and timings must be of the same ranks.",
+                received=f"{sorted(ranks)} ranks, of {self.num_ranks}",
             )
-        for stack in self.stacks:
-            for timing in stack.timings:
-                apart = self.several_hosts and timing.operation == "push_pull"
-                if timing.num_ranks != self.num_ranks and not (
-                    apart and timing.num_ranks < self.num_ranks
-                ):
-                    raise RefusalError(
-                        "Every timing must be of the same ranks.",
-                        received=f"{stack.stack}, {timing.operation} of {timing.size_bytes} bytes: "
-                        f"{timing.num_ranks} ranks, of {self.num_ranks}",
-                    )
         return self
 
     @property
@@ -163,12 +134,28 @@ class Communication(Document):
     @property
     def passed(self) -> bool:
         """Whether every stack that can run here did, with every element right."""
-        return all(
-            stack.outcome.kind in ("completed", "refused") and not stack.wrong
-            for stack in self.stacks
-        )
+        fine = ("completed", "refused")
+        return all(stack.outcome.kind in fine and not stack.wrong for stack in self.stacks)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_this_schema(cls, body: Any) -> Any:
+        """Comparisons hold such documents too, so `_migrated` alone would not see them."""
+        return _without_schema_2(body)
 
     @classmethod
     def _migrated(cls, body: dict[str, Any], version: int) -> tuple[dict[str, Any], int]:
-        """Version 1 knew only this machine; version 2 says the same by an empty `hosts`."""
-        return (body, 2) if version == 1 else (body, version)
+        return (body, 3) if version in (1, 2) else (body, version)
+
+
+def _without_schema_2(value: Any) -> Any:
+    """The JSON without what schema 2 had besides; what is wrong in it is refused later."""
+    if isinstance(value, dict):
+        if value.get("operation") in ("broadcast", "push_pull") or value.get("tool") == "iperf3":
+            return None
+        left_out = ("add_seconds_per_byte", "cpu_s")
+        return {k: _without_schema_2(v) for k, v in value.items() if k not in left_out}
+    if isinstance(value, list):
+        parts = ((one, _without_schema_2(one)) for one in value)
+        return [part for one, part in parts if part is not None or one is None]
+    return value

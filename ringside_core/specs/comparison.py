@@ -229,13 +229,13 @@ class Comparison(Document):
         addresses: of the hosts that are used, by name, as they were found before anything ran.
         links: between them, measured before anything ran; empty: there is none.
         links_at_end: the same after the last round.
-        last_run: SHA-256 of the JSON of the last run; empty: there is none, or the file is older.
 
-    Schema history: 6 `shared` holds the `resources` of a replica; 5 had these as three fields.
-    7 `detection`, of deliberate mistakes, is gone. Files of version 4 and older are refused.
+    Schema history: 6 `shared` holds the `resources` of a replica, runs carry no hashes of each
+    other, and nothing is kept of deliberate mistakes. Files of version 5 are read; older ones
+    are refused.
     """
 
-    SCHEMA_VERSION: ClassVar[int] = 7
+    SCHEMA_VERSION: ClassVar[int] = 6
 
     name: str
     created_unix_s: UnixSeconds
@@ -266,7 +266,6 @@ class Comparison(Document):
     addresses: dict[str, str] = Field(default_factory=dict)
     links: tuple[Link, ...] = ()
     links_at_end: tuple[Link, ...] = ()
-    last_run: str = ""
 
     @model_validator(mode="after")
     def _arms_are_named_once(self) -> Self:
@@ -326,13 +325,8 @@ class Comparison(Document):
         return Placement(**{**same, "hosts": self.hosts or None})
 
     def with_run(self, run: Run) -> Self:
-        """With one more run, which carries the hash of the run before it."""
-        chained = run.replace(previous=self.last_run)
-        return self.replace(
-            runs=(*self.runs, chained),
-            rounds=max(self.rounds, run.round + 1),
-            last_run=chained.content_hash,
-        )
+        """With one more run."""
+        return self.replace(runs=(*self.runs, run), rounds=max(self.rounds, run.round + 1))
 
     def spec_of(self, arm: Arm, number: int = 0) -> RunSpec:
         """The run of an arm in a round: each round has its own seed, the same for all arms."""
@@ -342,15 +336,22 @@ class Comparison(Document):
     @classmethod
     def _migrated(cls, body: dict[str, Any], version: int) -> tuple[dict[str, Any], int]:
         shared = body.get("shared")
-        if version not in (5, 6) or not isinstance(shared, dict):
+        if version != 5 or not isinstance(shared, dict):
             return body, version
-        if version == 5:
-            shared["resources"] = {
-                name: shared.pop(name, shared.pop(f"{name}_per_replica", None))
-                for name in Resources.model_fields
-            }
-        body.pop("detection", None)
-        return body, 7
+        shared["resources"] = {
+            name: shared.pop(name, shared.pop(f"{name}_per_replica", None))
+            for name in Resources.model_fields
+        }
+        for name in ("last_run", "detection"):
+            body.pop(name, None)
+        trials = [one.get("run") for one in _objects(body.get("trials"))]
+        for run in _objects([*_objects(body.get("runs")), *trials]):
+            run.pop("previous", None)
+        return body, 6
+
+
+def _objects(values: object) -> list[dict[str, Any]]:
+    return [one for one in values if isinstance(one, dict)] if isinstance(values, list) else []
 
 
 def _named(hosts: Iterable[Host]) -> str:

@@ -5,9 +5,7 @@ from typing import Self
 
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
-from ringside_core.specs.noun import Document, Noun
-
-LOAD_FILE = "load.json"  # in the folder of a run
+from ringside_core.specs.noun import Noun
 
 
 class MachineCounts(Noun):
@@ -31,7 +29,7 @@ class MachineCounts(Noun):
     machine_steal_s: NonNegativeFloat
 
 
-class Load(Document):
+class Load(Noun):
     """What else the machines did during a run, on the processors that the run could use.
 
     Attributes:

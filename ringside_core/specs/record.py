@@ -348,9 +348,6 @@ class Run(Execution):
         load: what else the machine did; None: not known.
         blocks: its turns beside the other arms of its round, in order; empty: it ran alone
             (`--fresh`). With blocks, wall_s has only the time of its own turns.
-        previous: SHA-256 of the JSON of the run before it (`Noun.content_hash`), so that none can
-            be taken out, exchanged or changed unseen; empty: it is the first one; None: the file is
-            older.
     """
 
     arm: str
@@ -360,7 +357,6 @@ class Run(Execution):
     log_dir: str
     load: Load | None = None
     blocks: tuple[Block, ...] = ()
-    previous: str | None = None
 
     @model_validator(mode="after")
     def _a_completed_run_left_something(self) -> Self:

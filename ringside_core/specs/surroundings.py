@@ -9,7 +9,7 @@ from ringside_core.specs.backends import capabilities_of
 from ringside_core.specs.cluster import ClusterTask, parse_tf_config
 from ringside_core.specs.errors import RefusalError
 from ringside_core.specs.noun import Noun
-from ringside_core.specs.slurm import NodeAddresses, SlurmStep, read_slurm
+from ringside_core.specs.slurm import RANK, SIZE, NodeAddresses, SlurmStep, read_slurm
 from ringside_core.text import is_whole_number
 
 # Each engine's names for rank, size, local rank and local size.
@@ -20,6 +20,25 @@ OPEN_MPI = (
     "OMPI_COMM_WORLD_LOCAL_RANK",
     "OMPI_COMM_WORLD_LOCAL_SIZE",
 )
+SERVED = "horovodrun, Open MPI's mpirun, srun or a TF_CONFIG"
+# Launchers that are not served: their names for rank and size (empty: they name none), and a
+# variable that must be there too. The first row that fits names the launcher, so those that set
+# the variables of others stand first.
+NOT_SERVED = (
+    ("Cray PALS", "PALS_RANKID", "PMI_SIZE", ""),
+    ("Cray ALPS", "ALPS_APP_PE", "", ""),
+    ("MVAPICH2", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", ""),
+    ("Flux", "FLUX_TASK_RANK", "FLUX_JOB_SIZE", ""),
+    ("jsrun", "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE", ""),
+    ("Platform MPI", "MPI_RANKID", "MPI_NRANKS", ""),
+    ("HPE MPT", "MPT_MPI_RANK", "MPT_MPI_SIZE", ""),
+    ("MPICH or Intel MPI", "PMI_RANK", "PMI_SIZE", ""),
+    ("MPICH or Intel MPI", "PMI_ID", "PMI_SIZE", ""),
+    ("PMIx", "PMIX_RANK", "", ""),
+    ("torchrun", "RANK", "WORLD_SIZE", "TORCHELASTIC_RUN_ID"),
+)
+# Also exported by batch scripts, to all tasks of srun: of these it says nothing.
+LIKE_TORCHRUN = ("torchrun or its like", "RANK", "WORLD_SIZE", "WORLD_SIZE")
 
 
 class Surroundings(Noun):
@@ -93,7 +112,8 @@ def read_surroundings(
         node_addresses: asks Slurm; None: a process of a Slurm step counts as alone.
 
     Raises:
-        RefusalError: a broken TF_CONFIG, half a set of rank variables, or two launchers at once.
+        RefusalError: a broken TF_CONFIG, half a set of rank variables, two launchers at once, or
+            one that is not served: each of its processes would train by itself.
     """
     found: Surroundings | None = None
     engines: tuple[tuple[Literal["horovodrun", "mpirun"], tuple[str, str, str, str]], ...] = (
@@ -124,7 +144,7 @@ def read_surroundings(
         )
     tf_config = env.get("TF_CONFIG", "").strip()
     if not tf_config:
-        return found or _in_a_step(env, node_addresses) or Surroundings()
+        return found or _by_slurm_or_alone(env, node_addresses)
     if found:
         raise RefusalError(
             "A process can be started by one launcher only.",
@@ -142,11 +162,14 @@ def read_surroundings(
     )
 
 
-def _in_a_step(env: Mapping[str, str], node_addresses: NodeAddresses | None) -> Surroundings | None:
-    """The surroundings of a Slurm task, not yet `placed`; None outside a Slurm step."""
+def _by_slurm_or_alone(
+    env: Mapping[str, str], node_addresses: NodeAddresses | None
+) -> Surroundings:
+    """The surroundings of a Slurm task, not yet `placed`; outside a Slurm step it is alone."""
     step = None if node_addresses is None else read_slurm(env, node_addresses)
+    _refuse_other_launchers(env, NOT_SERVED if step else (*NOT_SERVED, LIKE_TORCHRUN))
     if step is None:
-        return None
+        return Surroundings()
     near = step.neighbours(range(step.size))
     return Surroundings(
         kind="slurm",
@@ -156,6 +179,24 @@ def _in_a_step(env: Mapping[str, str], node_addresses: NodeAddresses | None) -> 
         local_size=len(near),
         step=step,
     )
+
+
+def _refuse_other_launchers(
+    env: Mapping[str, str], launchers: tuple[tuple[str, str, str, str], ...]
+) -> None:
+    for launcher, rank_name, size_name, proof in launchers:
+        rank, size = env.get(rank_name, ""), env.get(size_name, "")
+        if not (is_whole_number(rank) and env.get(proof or rank_name)) or size == "1":
+            continue
+        if SIZE in env and (rank, size or env[SIZE]) == (env.get(RANK), env[SIZE]):
+            continue  # srun sets it too
+        raise RefusalError(
+            f"The processes of a run are started by {SERVED}.",
+            received=f"process {rank}{size and f' of {size}'} of {launcher}, which is not served "
+            f"({rank_name}={rank})",
+            advice=f"Use one of those, or `ringside launch`. To train in one process, unset "
+            f"{rank_name}.",
+        )
 
 
 def _neighbours(task: ClusterTask) -> list[str]:

@@ -19,15 +19,12 @@ pytestmark = pytest.mark.usefixtures("warm_commands")
 def test_every_stack_computes_the_closed_form(tmp_path: Path) -> None:
     """Each rank's own cores and times, no wrong element; what cannot run says why."""
     # AUTO is left out: on CPUs it takes the same ring.
-    stacks = (
-        "mpi,horovod mpi,horovod gloo,horovod nccl,tf.distribute RING,tf.distribute NCCL,"
-        "parameter_server"
-    )
+    stacks = "mpi,horovod mpi,horovod gloo,horovod nccl,tf.distribute RING,tf.distribute NCCL"
 
     done = subprocess.run(
         [
             sys.executable, "-m", "ringside.cli.main", "allreduce", "--sizes", "8B,64KiB",
-            "--repetitions", "3", "--stacks", stacks, "--output", str(tmp_path), "--name", "one",
+            "--seconds", "0.01", "--stacks", stacks, "--output", str(tmp_path), "--name", "one",
         ],
         cwd=ROOT,
         # What it measures of tiny arrays must not be what a comparison finds later.
@@ -48,10 +45,7 @@ def test_every_stack_computes_the_closed_form(tmp_path: Path) -> None:
             continue
         assert stack.outcome.completed, stack.outcome
         assert stack.cores == communication.stacks[0].cores
-        operations = (
-            ["push_pull"] if stack.stack == "parameter_server" else ["allreduce", "broadcast"]
-        )
-        assert [(t.operation, t.size_bytes) for t in stack.timings] == [
-            (operation, size) for operation in operations for size in (8, 65536)
-        ]
-        assert {(len(t.seconds), t.num_ranks, t.wrong) for t in stack.timings} == {(3, 2, 0)}
+        assert [timing.size_bytes for timing in stack.timings] == [8, 65536]
+        assert {(timing.num_ranks, timing.wrong) for timing in stack.timings} == {(2, 0)}
+        assert min(len(timing.seconds) for timing in stack.timings) >= 5
+    assert "Bus bandwidth" in done.stdout

@@ -1,6 +1,9 @@
 """Scripts that call `ringside.fit` train as `Model.fit` does, under every backend."""
 
+import os
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -10,6 +13,7 @@ import numpy as np
 import pytest
 
 from launch import execute, make_plan
+from launch.site import ROOT
 from ringside_core.specs import Execution, RunSpec
 from tests.contract.cases import FAMILIES, PAIRS, Case
 from tests.training.scripts.trained import BATCH, EPOCHS, PROGRAMS, trained
@@ -135,3 +139,32 @@ def test_a_callback_that_raises_in_one_process_ends_all(case: Case, tmp_path: Pa
     assert execution.outcome.kind == "failed"
     assert "only here" in str(execution.outcome)
     assert not list(tmp_path.glob("epochs.*"))
+
+
+@pytest.mark.parametrize(
+    ("env", "words"),
+    [
+        ({"PMI_RANK": "1", "PMI_SIZE": "2"}, "process 1 of 2 of MPICH"),
+        ({}, "Run the script in a folder where you may write"),
+    ],
+)
+def test_a_script_that_cannot_begin_says_why_in_one_line(
+    env: dict[str, str], words: str, tmp_path: Path
+) -> None:
+    """Started by a launcher that is not served; or where its results cannot be written."""
+    (tmp_path / "runs").write_text("a file, where the results should go")
+    (tmp_path / "script.py").write_text("import ringside\nringside.scope()\n")
+
+    done = subprocess.run(
+        [sys.executable, "script.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **env},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    said = done.stderr.splitlines()[-1]
+    assert (done.returncode, "Traceback" in done.stderr) == (2, False)
+    assert words in said
+    assert "--" not in said

@@ -77,6 +77,7 @@ def test_train_refuses(
         ({"TF_CONFIG": json.dumps(ONE_WORKER)}, ["--replicas", "3"], "1 launched"),
         (UNDER_HOROVODRUN, ["--backend", "mirrored"], "runs in one process"),
         ({**UNDER_HOROVODRUN, "TF_CONFIG": json.dumps(ONE_WORKER)}, [], "one launcher only"),
+        ({"PMI_RANK": "0", "PMI_SIZE": "2"}, [], "process 0 of 2 of MPICH"),
     ],
 )
 def test_train_refuses_its_surroundings(

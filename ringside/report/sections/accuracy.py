@@ -1,26 +1,31 @@
 """Time to accuracy, and its two factors: speed of training and number of epochs."""
 
 from ringside.report.blocks import Block, Cell, Column, Picture, Section, Table, Text
+from ringside.report.ranking import counted_runs
 from ringside.report.words import NOTHING
 from ringside.stats.accuracy import ArmAccuracy, accuracy_of
 from ringside.stats.figure import Figure
 from ringside.stats.summary import Summary
 from ringside_core.specs import Comparison
-from ringside_core.text import listed, number, plural
+from ringside_core.text import number, plural
 
 TITLE = "How soon does it reach the target?"
 
 
-def accuracy_section(comparison: Comparison, summary: Summary, quality: str) -> Section:
+def accuracy_section(comparison: Comparison, summary: Summary) -> Section:
     """Time to accuracy by MLPerf's rule."""
     if summary.quality_target is None:
         told = "The workload has no quality target, so there is no time to accuracy."
         return Section("accuracy", TITLE, "Accuracy", told, (Picture("quality"),))
     own = {row.arm.label for row in summary.arms if not row.arm.twin_of}
     rows = [one for one in accuracy_of(comparison) if one.label in own]
+    reached = sum(row.spreads["time_to_target_s"].n for row in summary.arms)
+    completed = sum(counted_runs(summary, row) for row in summary.arms)
     blocks: list[Block] = [
         Text(
-            f"{quality} Time = paid once + epochs × seconds for an epoch. MLPerf's mean leaves out "
+            f"The target, {summary.quality_metric} ≥ {summary.quality_target:g}, was reached in "
+            f"{reached} of {completed} completed runs. Time = paid once + epochs × seconds for an "
+            "epoch. MLPerf's mean leaves out "
             "the fastest and the slowest run, and has no interval."
         ),
         _table(summary, rows),
@@ -32,7 +37,6 @@ def accuracy_section(comparison: Comparison, summary: Summary, quality: str) -> 
         "Accuracy",
         _answer(summary, rows),
         tuple(blocks),
-        sure=not any(one.too_fast for one in rows),
     )
 
 
@@ -45,15 +49,12 @@ def _answer(summary: Summary, rows: list[ArmAccuracy]) -> str:
     ]
     if not known:
         reason = next((one.time_s.reason for one in rows if one.time_s.reason), "")
-        told = "No comparable arm has a time to accuracy" + (f": {reason}." if reason else ".")
-    else:
-        seconds, best = min(known, key=lambda pair: pair[0])
-        told = (
-            f"{best.label} is the first to {summary.quality_metric} ≥ "
-            f"{summary.quality_target:g}: {number(seconds)} s over {plural(best.seeds, 'seed')}."
-        )
-    fast = [one.label for one in rows if one.too_fast]
-    return f"{told} Too fast to be true: {listed(fast)}." if fast else told
+        return "No comparable arm has a time to accuracy" + (f": {reason}." if reason else ".")
+    seconds, best = min(known, key=lambda pair: pair[0])
+    return (
+        f"{best.label} is the first to {summary.quality_metric} ≥ "
+        f"{summary.quality_target:g}: {number(seconds)} s over {plural(best.seeds, 'seed')}."
+    )
 
 
 def _table(summary: Summary, rows: list[ArmAccuracy]) -> Table:
@@ -65,7 +66,6 @@ def _table(summary: Summary, rows: list[ArmAccuracy]) -> Table:
         Column("Epochs to target", f"{summary.quality_metric} ≥ {summary.quality_target:g}"),
         Column("An epoch", "s"),
         Column("Paid once", "start-up and tracing, s"),
-        Column("Too fast?", numeric=False),
     )
     body = tuple(
         (
@@ -76,7 +76,6 @@ def _table(summary: Summary, rows: list[ArmAccuracy]) -> Table:
             _number(one.epochs_to_target),
             _number(one.s_per_epoch),
             _number(one.startup_s),
-            Cell(one.too_fast or "no", bad=bool(one.too_fast)),
         )
         for one in rows
     )

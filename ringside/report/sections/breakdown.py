@@ -1,5 +1,6 @@
 """Where the time of a step goes, and why one arm is faster than another."""
 
+import itertools
 from dataclasses import dataclass
 
 from ringside.report.blocks import (
@@ -16,8 +17,14 @@ from ringside.report.blocks import (
 from ringside.report.ranking import ranked, sizes_of
 from ringside.report.sections.headline import contenders
 from ringside.report.words import NOTHING, covers, said, why_no_interval, with_interval
-from ringside.stats.accuracy import TargetBreakdown, target_breakdown
-from ringside.stats.breakdown import OF_EVERY_ARM, Breakdown, Part, breakdown_between, breakdown_of
+from ringside.stats.breakdown import (
+    MEANINGS,
+    OF_EVERY_ARM,
+    Breakdown,
+    Part,
+    breakdown_between,
+    breakdown_of,
+)
 from ringside.stats.figure import Figure
 from ringside.stats.summary import Summary
 from ringside_core.specs import Comparison
@@ -31,19 +38,11 @@ NOT_MEASURED = (
 
 @dataclass(frozen=True)
 class Breakdowns:
-    """The breakdowns of the arms of the largest size, and of what two of them differ in.
-
-    Attributes:
-        difference: of the two arms that the headline is about; None: there are no two, or their
-            parts are not known.
-        faster: whether the first of these two has the verdict `faster`.
-        target: what the two need until the target; None: there is no difference.
-    """
+    """The breakdowns of the arms of the largest size, and of what two of them differ in."""
 
     arms: tuple[Breakdown, ...]
-    difference: Breakdown | None
-    faster: bool = False
-    target: TargetBreakdown | None = None
+    difference: Breakdown | None  # of the two arms that the headline is about
+    faster: bool = False  # the first of these two has the verdict `faster`
 
 
 def breakdowns_of(comparison: Comparison, summary: Summary) -> Breakdowns | None:
@@ -64,7 +63,7 @@ def breakdowns_of(comparison: Comparison, summary: Summary) -> Breakdowns | None
     if not {part.name for part in difference.parts} - OF_EVERY_ARM:
         return Breakdowns(shown, None)
     faster = summary.verdict_of(first, second).word == "faster"
-    return Breakdowns(shown, difference, faster, target_breakdown(comparison, first, second))
+    return Breakdowns(shown, difference, faster)
 
 
 def breakdown_section(found: Breakdowns | None) -> Section:
@@ -74,14 +73,25 @@ def breakdown_section(found: Breakdowns | None) -> Section:
     if not found.arms:
         told = "The breakdown runs gave no parts of any arm."
         return Section("breakdown", TITLE, "Where time goes", told, (), sure=False)
-    names = _names(found)
+    difference = found.difference
+    names = list(dict.fromkeys(part.name for one in found.arms for part in one.parts))
+    shown = [*found.arms, *([difference] if difference else [])]
+    figures = [[one.whole, *(part.ms for part in one.parts), one.remainder] for one in shown]
     blocks: list[Block] = [Picture("breakdown"), _arms_table(found, names)]
-    if why_not := why_no_interval(_figures(found)):
+    if why_not := why_no_interval(itertools.chain(*figures)):
         blocks.append(Text(why_not))
-    blocks += [*_difference_blocks(found), *_target_blocks(found)]
+    first = found.arms[0]
+    whole = NOTHING if first.whole.value is None else f"{number(first.whole.value)} ms"
+    answer = f"{first.arm}: {whole} per global batch, {_largest(first.parts)}."
+    if difference is not None:
+        title = f"{difference.arm} and {difference.less}: where they differ"
+        if found.faster:
+            title = f"Why is {difference.arm} faster than {difference.less}?"
+        answer = _difference_line(difference)
+        blocks += [Heading(title), Text(answer), _difference_table(difference)]
     blocks += [
         Heading("What the parts are"),
-        Terms(tuple(_meanings(found).items()), label="What the parts are"),
+        Terms(tuple((name, MEANINGS[name]) for name in names), label="What the parts are"),
     ]
     if unknown := tuple((one.arm, one.reason) for one in found.arms if one.reason):
         blocks += [Heading("Not known"), Terms(unknown, label="Parts that are not known")]
@@ -89,62 +99,10 @@ def breakdown_section(found: Breakdowns | None) -> Section:
         "breakdown",
         TITLE,
         "Where time goes",
-        _answer(found),
+        answer,
         tuple(blocks),
         sure=found.difference is None or found.difference.adds_up,
     )
-
-
-def _difference_blocks(found: Breakdowns) -> list[Block]:
-    """Part by part, what the two arms differ in."""
-    difference = found.difference
-    if difference is None:
-        return []
-    asked = f"Why is {difference.arm} faster than {difference.less}?"
-    title = asked if found.faster else f"{difference.arm} and {difference.less}: where they differ"
-    return [Heading(title), Text(_difference_line(difference)), _difference_table(difference)]
-
-
-def _target_blocks(found: Breakdowns) -> list[Block]:
-    """What lies between the two until the target; nothing where no round tells."""
-    difference, target = found.difference, found.target
-    if difference is None or target is None or target.whole_s.value is None:
-        return []
-    columns = (
-        Column("Part", numeric=False),
-        Column("Difference", f"s, {difference.arm} less {difference.less}"),
-    )
-    rows = tuple(
-        (Cell(name), Cell(*with_interval(part)))
-        for name, part in (
-            ("paid once", target.startup_s),
-            ("seconds for an epoch (throughput)", target.throughput_s),
-            ("epochs (convergence)", target.convergence_s),
-            ("whole", target.whole_s),
-        )
-    )
-    label = f"Time to the target of {difference.arm} less that of {difference.less}"
-    return [
-        Heading(label),
-        Table(columns, rows, label="Parts of the time to the target", kind="difference"),
-    ]
-
-
-def _figures(found: Breakdowns) -> list[Figure]:
-    """Everything of which an interval is shown."""
-    pictures: list[Breakdown] = [*found.arms, *([found.difference] if found.difference else [])]
-    return [
-        figure
-        for one in pictures
-        for figure in (one.whole, *(part.ms for part in one.parts), one.remainder)
-    ]
-
-
-def _answer(found: Breakdowns) -> str:
-    if found.difference is not None:
-        return _difference_line(found.difference)
-    first = found.arms[0]
-    return f"{first.arm}: {_ms(first.whole)} per global batch, {_largest(first.parts)}."
 
 
 def _difference_line(between: Breakdown) -> str:
@@ -159,7 +117,7 @@ def _difference_line(between: Breakdown) -> str:
     )
     if remainder.value is None:
         return told + f"There is no remainder: {remainder.reason}."
-    rest = f"the remainder is {_signed(remainder.value)} ms"
+    rest = f"the remainder is {'+' * (remainder.value >= 0)}{number(remainder.value)} ms"
     if whole.value:
         rest += f", {percent(abs(remainder.value / whole.value))} of the difference"
     if remainder.interval is None:
@@ -185,25 +143,6 @@ def _largest(parts: tuple[Part, ...], whole: float = 1.0) -> str:
         told = said(part.ms, "ms")
         return f"no single part differs from 0 for certain; the largest is {part.name}, {told}"
     return f"the largest part is {part.name}, {said(part.ms, 'ms')}"
-
-
-def _signed(value: float) -> str:
-    return number(value) if value < 0 else f"+{number(value)}"
-
-
-def _ms(figure: Figure) -> str:
-    return NOTHING if figure.value is None else f"{number(figure.value)} ms"
-
-
-def _names(found: Breakdowns) -> list[str]:
-    """Names of all parts, in the order in which they first come."""
-    return list(dict.fromkeys(part.name for one in found.arms for part in one.parts))
-
-
-def _meanings(found: Breakdowns) -> dict[str, str]:
-    parts = [part for one in found.arms for part in one.parts]
-    meanings = {part.name: part.meaning for part in reversed(parts)}
-    return {name: meanings[name] for name in _names(found)}
 
 
 def _arms_table(found: Breakdowns, names: list[str]) -> Table:

@@ -5,10 +5,9 @@ from collections.abc import Iterator, Sequence
 
 from ringside.report.blocks import Bullets, Caveat, Section
 from ringside.report.ranking import counted_runs, ranked, sizes_of
-from ringside.report.sections.counting import epochs_in_another_order, launchers_left_out, padding
 from ringside.report.sections.headline import against_serial, contenders, loses, named, seen
 from ringside.report.sections.machine import about_machine
-from ringside.report.sections.noise import false_alarms, interrupted
+from ringside.report.sections.noise import false_alarms
 from ringside.report.sections.resources import ArmResources, arm_resources
 from ringside.stats.figure import LEAST_ROUNDS
 from ringside.stats.links import (
@@ -20,10 +19,10 @@ from ringside.stats.links import (
 )
 from ringside.stats.pairs import LEAST_ROUNDS_OF_TWO
 from ringside.stats.rounds import DISTURBED_SHARE, others_share
-from ringside.stats.step_times import warm_up
+from ringside.stats.step_times import chief_of, warm_up
 from ringside.stats.summary import ArmRow, RunRow, Summary
 from ringside_core.specs import Comparison, MachineFacts
-from ringside_core.text import listed, percent, plural
+from ringside_core.text import listed, number, percent, plural
 
 MUCH_CLOCK = 0.02  # of a step; docs/cost.md says what Ringside costs
 
@@ -34,22 +33,20 @@ def caveats(comparison: Comparison, summary: Summary) -> list[Caveat]:
     return [
         *_distribution_loses(summary),
         *_what_was_computed([row for row in summary.arms if not row.arm.twin_of]),
-        *_departures(summary),
         *_chance(comparison, summary),
         *_one_side_tuned(comparison, summary),
         *_runs(comparison, summary),
         *_resources(placed, comparison.machine),
         *_warm_up(summary),
         *_clock(summary),
-        *epochs_in_another_order(summary),
-        *padding(summary),
-        *launchers_left_out(summary),
+        *_epochs_in_another_order(summary),
+        *_launchers_left_out(summary),
         *_asynchronous(summary, placed),
         *_quality(summary),
         *_machines(summary.runs),
         *_links(comparison),
         *_unwatched(comparison),
-        *(Caveat(*one) for one in about_machine(comparison)),
+        *about_machine(comparison),
     ]
 
 
@@ -71,10 +68,7 @@ def _distribution_loses(summary: Summary) -> Iterator[Caveat]:
 
 
 def _one_side_tuned(comparison: Comparison, summary: Summary) -> Iterator[Caveat]:
-    """Sizes at which one of the two contenders is tuned and the other had no such chance.
-
-    It had if the search for its group found nothing faster, or if what was found is ranked too.
-    """
+    """Sizes at which one of the two contenders is tuned and the other had no such chance."""
     group_of = {arm.label: arm.group for arm in comparison.arms}
     kept = {
         group_of[trial.tuned_from]
@@ -104,24 +98,6 @@ def _what_was_computed(arms: Sequence[ArmRow]) -> Iterator[Caveat]:
             "See the reason below the results; `ringside verify --explain` shows the first "
             "difference.",
         )
-    if uneven := [row for row in arms if row.each_example_once == "no"]:
-        yield Caveat(
-            f"{_names(uneven)}: not every example was fed exactly once in every epoch. These arms "
-            "did other work, so the verdicts leave them out.",
-            "Use a pipeline that feeds each example once.",
-        )
-    if unequal := [row for row in arms if row.replicas_equal == "no"]:
-        yield Caveat(
-            f"{_names(unequal)}: the replicas end with different weights, although the backend is "
-            "synchronous. The difference is too small to fail a run, but it should be 0.",
-            "Look for a layer or callback that acts on one replica only.",
-        )
-    unknown = [row for row in arms if row.completed and row.each_example_once == "unknown"]
-    if unknown:
-        yield Caveat(
-            f"{_names(unknown)}: it is not known which examples were fed.",
-            "Use a source of Ringside, which gives every example an id.",
-        )
     for row in arms:
         if (passes := row.arm.options.passes_per_reduction) > 1:
             yield Caveat(
@@ -129,17 +105,6 @@ def _what_was_computed(arms: Sequence[ArmRow]) -> Iterator[Caveat]:
                 "one: not comparable.",
                 "Leave backward_passes_per_step at 1, or set it for all arms.",
             )
-
-
-def _departures(summary: Summary) -> Iterator[Caveat]:
-    for label, departure in summary.losses.departures.items():
-        yield Caveat(
-            f"{label} does not train as the other exact arms do after its certified updates: "
-            f"{departure}.",
-            "Look for what changes late in its training, such as a schedule, a counter or a "
-            "callback.",
-            "same",
-        )
 
 
 def _chance(comparison: Comparison, summary: Summary) -> Iterator[Caveat]:
@@ -156,14 +121,12 @@ def _chance(comparison: Comparison, summary: Summary) -> Iterator[Caveat]:
         )
     share = others_share(comparison) if comparison.live else None
     if share is not None and share > DISTURBED_SHARE:
-        told = (
-            f"Beside the blocks of the arms other programs took {percent(share)} of the processors."
-        )
         yield Caveat(
-            f"{told} Stacks differ in how well they defend a processor against others.",
+            f"Beside the blocks of the arms other programs took {percent(share)} of the "
+            "processors. Stacks differ in how well they defend a processor against others.",
             "Stop the other programs, and compare again.",
         )
-    if interrupted(comparison) and comparison.runs:
+    if comparison.runs and not comparison.ended_because:
         yield Caveat(
             "The comparison was interrupted before its last round.",
             "Continue it with `ringside compare --resume`.",
@@ -234,7 +197,13 @@ def _resources(placed: Sequence[ArmResources], machine: MachineFacts) -> Iterato
             f"More replicas or processes than cores: {listed(arms)}.",
             "Measure on a machine with enough cores; the numbers will be different there.",
         )
-    threads = {(one.threads_per_replica, _inter_op_per_replica(one)) for one in placed}
+    threads = {
+        (
+            one.threads_per_replica,
+            (one.inter_op_threads or 0) * (one.processes - one.extra) / one.arm.arm.replicas,
+        )
+        for one in placed
+    }
     if len(threads) > 1:
         yield Caveat(
             "The number of TensorFlow's threads for each replica is not the same in all arms (see "
@@ -249,11 +218,6 @@ def _resources(placed: Sequence[ArmResources], machine: MachineFacts) -> Iterato
         )
 
 
-def _inter_op_per_replica(one: ArmResources) -> float | None:
-    threads, processes = one.inter_op_threads, one.processes - one.extra
-    return None if threads is None else threads * processes / one.arm.arm.replicas
-
-
 def _warm_up(summary: Summary) -> Iterator[Caveat]:
     """Runs whose end of warm-up was not found, by reason."""
     ranked_runs = [
@@ -264,7 +228,7 @@ def _warm_up(summary: Summary) -> Iterator[Caveat]:
     reasons: dict[str, list[str]] = {}
     for run in ranked_runs:
         found = warm_up(run)
-        if not found.found and len(run.records[0].epochs) > 1:
+        if found.reason and len(run.records[0].epochs) > 1:
             reasons.setdefault(re.sub(r"^\d+", "too few", found.reason), []).append(run.arm)
     for reason, labels in reasons.items():
         yield Caveat(
@@ -276,16 +240,53 @@ def _warm_up(summary: Summary) -> Iterator[Caveat]:
 
 
 def _clock(summary: Summary) -> Iterator[Caveat]:
-    dear = []
-    for row in summary.arms:
-        spread = row.spreads["clock_share"]
-        if spread.value is not None and spread.value > MUCH_CLOCK:
-            dear.append(f"{row.arm.label} ({percent(spread.value)})")
+    shares = {row.arm.label: row.spreads["clock_share"].value or 0.0 for row in summary.arms}
+    dear = [f"{label} ({percent(one)})" for label, one in shares.items() if one > MUCH_CLOCK]
     if dear:
         yield Caveat(
             f"Ringside's own clock and counting cost more than {percent(MUCH_CLOCK)} of a step: "
             f"{listed(dear)}.",
             "All arms have this cost; its share falls when steps are longer.",
+        )
+
+
+def _epochs_in_another_order(summary: Summary) -> Iterator[Caveat]:
+    """Pairs of arms of which one has the faster steps, and the other the faster epochs."""
+    whole = {row.arm.label: row.spreads["whole_epochs_examples_s"].value for row in summary.arms}
+    told = []
+    for one in summary.verdicts:
+        if one.word == "cannot tell":
+            continue
+        pair = (one.first, one.second)
+        winner, other = pair if one.word == "faster" else reversed(pair)
+        ahead, behind = whole[winner], whole[other]
+        if ahead is not None and behind is not None and ahead < behind:
+            rates = f"{number(ahead)} and {number(behind)} examples/s"
+            told.append(f"{winner} is faster than {other}, and over whole epochs slower ({rates})")
+    if told:
+        yield Caveat(
+            f"Examples/s leaves out what is paid between two epochs, which changes the order: "
+            f"{listed(told, limit=3)}.",
+            "If your epochs are as short as these, compare whole epochs; in longer ones the "
+            "difference vanishes.",
+            "results",
+        )
+
+
+def _launchers_left_out(summary: Summary) -> Iterator[Caveat]:
+    """Arms whose start-up and time to target begin with their first process, not the command."""
+    chiefs = [(one, chief_of(one.run)) for one in summary.runs if one.run.outcome.completed]
+    arms = [
+        one.arm.label
+        for one, chief in chiefs
+        if chief is not None and not one.arm.for_breakdown and one.run.launch_s(chief) is None
+    ]
+    if arms:
+        yield Caveat(
+            f"Start-up and time to target of {listed(list(dict.fromkeys(arms)), limit=3)} leave "
+            "out the launcher: the chief ran on another machine than the command, or the file is "
+            "older than this time.",
+            "Start the command on the first host of the hostfile.",
         )
 
 
@@ -312,21 +313,11 @@ def _asynchronous(summary: Summary, placed: Sequence[ArmResources]) -> Iterator[
 
 def _quality(summary: Summary) -> Iterator[Caveat]:
     if summary.quality_target is None:
-        if any(row.completed for row in summary.arms):
-            yield Caveat(
-                "The workload has no quality target, so this report cannot say whether the arms "
-                "learn equally well.",
-                "Give the workload a quality target.",
-            )
-        return
+        return  # the section says so
     missed = []
     for row in summary.arms:
-        if row.arm.twin_of:
-            continue
-        reached = row.spreads["time_to_target_s"]
-        of = counted_runs(summary, row)
-        count = reached.n
-        if count < of:
+        count, of = row.spreads["time_to_target_s"].n, counted_runs(summary, row)
+        if count < of and not row.arm.twin_of:
             missed.append(f"{row.arm.label} ({count} of {plural(of, 'run')})")
     if missed:
         yield Caveat(
@@ -373,7 +364,7 @@ def _links(comparison: Comparison) -> Iterator[Caveat]:
         yield Caveat(
             "The hosts use BBR as TCP congestion control. With BBR, stacks that fill both "
             "directions of a link were seen to leave much of it unused, which they use with cubic "
-            "(docs/network.md). A difference between two stacks may come from that.",
+            "(docs/collectives.md). A difference between two stacks may come from that.",
             "Compare with cubic too: sysctl net.ipv4.tcp_congestion_control=cubic on all hosts.",
         )
     at_end = links_by_pair(comparison.links_at_end)

@@ -2,256 +2,174 @@
 
 from ringside.report.blocks import Section, Terms
 
-DEFINITIONS: tuple[tuple[str, str], ...] = (
-    (
-        "run, round, arm",
-        "A run is one execution of an arm in fresh processes. A round runs every arm once, in an "
-        "order that is drawn at random. The unit that is repeated, and counted as n, is the run, "
-        "never the step. Runs that did not complete give no number; they are listed.",
-    ),
-    (
-        "examples/s",
-        "Examples that were really trained ÷ time of the slowest process, after warm-up: Σ "
-        "examples ÷ Σ max over processes of the seconds from the barrier before an epoch's first "
-        "step to the end of the process's last step; in a live round, over the steps of blocks "
-        "that count. Validation and start-up are not included. "
-        "For an arm: the geometric mean over the rounds that count.",
-    ),
-    (
-        "whole epochs, examples/s",
-        "The same from epoch to epoch, without validation: the time also holds what is done "
-        "between the last step of an epoch and the first of the next, such as merging and "
-        "resetting metrics, and waiting for the other processes. The shorter the epochs, the more "
-        "it takes. Median over the rounds that count.",
-    ),
-    (
-        "warm-up",
-        "Steps that are recorded but left out of the numbers. Whole epochs are left out: at least "
-        "the first, which contains tracing and compilation, and more until the step times have "
-        "settled.",
-    ),
-    (
-        "[low, high], 95 % interval",
-        "A confidence interval over rounds: such intervals contain the true value in 95 of 100 "
-        "experiments. For rates and ratios it is computed on logarithms. It needs at least 3 "
-        "rounds (4 if only two arms ran); with fewer rounds the cell says that there is none.",
-    ),
-    (
-        "median [lowest–highest] n",
-        "Over the completed runs of an arm in the rounds that count. This is a range, not an "
-        "interval. n=2 of 3 means that one completed run does not have this number.",
-    ),
-    (
-        "ratio, as fast as",
-        "Throughput of the first arm ÷ throughput of the second, from the rounds in which both "
-        "ran. 1.31× means 31 % more examples in the same time. In a live round it is the middle of "
-        "the ratios of blocks that ran within seconds of each other. In fresh rounds (--fresh) a "
-        "linear drift of the machine over the order of the runs, estimated from all arms, is "
-        "subtracted. Therefore the ratio is not exactly the quotient of the two means.",
-    ),
-    (
-        "faster, slower, cannot tell",
-        "The headline of each size and each arm against serial are asked first. If all arms were "
-        "equally fast, any of these words would be there in at most 5 of 100 such experiments. "
-        "The other pairs are asked after that: any of their words would be there in at most 5 of "
-        "100 more. P-values are adjusted by Holm's method within each of the two families. The "
-        "interval belongs to the pair alone, so it may exclude 1 although the word is cannot tell. "
-        "An arm of a headline may be the fastest of several that are not told apart. Who wins was "
-        "lucky too: its interval and p-value account for that.",
-    ),
-    (
-        "p, p adjusted",
-        "The probability that two equally fast arms differ at least this much. Adjusted: "
-        "corrected for the number of questions that are judged together.",
-    ),
-    (
-        "sure to be seen",
-        "The relative difference that this experiment, with its noise and its rounds, would have "
-        "called in 4 of 5 cases, by the strictest step of Holm's method. A smaller difference may "
-        "be seen with luck.",
-    ),
-    (
-        "noise floor",
-        "One arm is measured twice in every round, under two names, and judged like any pair. The "
-        "verdict must be cannot tell. Expect one false alarm in 20 experiments.",
-    ),
-    (
-        "disturbed round",
-        "A round in which other programs, or the host, took more than 10 % of a run's cores. It "
-        "is left out as long as enough quiet rounds are left. What others use of the machine's "
-        "other cores is shown too, and leaves out no round.",
-    ),
-    (
-        "width of an interval of interest",
-        "(high − low) ÷ ratio. Of interest are the pairs of one size, each arm against serial, "
-        "and each arm that is measured twice. Widths are looked at from the seventh round on. "
-        "Rounds are added until the widest interval is narrower than the width that was asked "
-        "for.",
-    ),
-    (
-        "certified, comparable",
-        "Before anything is timed, each arm trains on the same global batches as the serial run. "
-        "exact: all weights, losses, metrics and predictions equal those of the serial run within "
-        "rounding. statistical: for asynchronous training with several workers, checked by "
-        "counting and by convergence. A deviation is the largest |arm - serial| of an array ÷ the "
-        "largest |serial| of all arrays of its kind. An arm is comparable if it has such a "
-        "certificate for exactly the run that was timed, on this machine, with these packages and "
-        "data. Other arms are shown apart and never ranked.",
-    ),
-    (
-        "scaling efficiency",
-        "X(N) ÷ (N · X(base)), where X is examples/s at N replicas, computed from the ratio "
-        "above. Strong: the global batch is the same at every size. Weak: the batch of each "
-        "replica is the same. The base is named beside each number: the same arm at one replica, "
-        "or the serial run, which is not distributed. In slots: X counts all places in the "
-        "batches, also those that padding fills (the last batch of an epoch). Padding takes as "
-        "long as examples do, so efficiency in examples falls where more of it is needed.",
-    ),
-    (
-        "step time, p50, p95, p99",
-        "Milliseconds from the end of one step to the end of the next; for each step, the longest "
-        "over the processes. p50, p95 and p99 are quantiles over all steps after warm-up: 95 % of "
-        "the steps took at most p95. For an asynchronous arm a step is one worker's batch, and "
-        "its time is the time between two completions that the coordinator sees.",
-    ),
-    (
-        "of the ceiling",
-        "Throughput of the arm ÷ that of as many independent replicas (--why), which train a model "
-        "each and combine nothing: geometric mean and interval over rounds. The throughput of "
-        "independent replicas is the sum of their own.",
-    ),
-    (
-        "rank skew",
-        "Milliseconds. For each step, the longest minus the shortest time over the processes; of "
-        "these the median.",
-    ),
-    (
-        "Ringside's clock",
-        "The time that Ringside's clock and its listeners (progress, proof) take for a step, "
-        "measured in the same process after the training, ÷ the step time.",
-    ),
-    (
-        "parts of a step",
-        "Milliseconds for one global batch, from paired rounds. Each part is the time of the arm "
-        "minus its time with something left out; the list below the table says what is left out. "
-        "The remainder is the whole minus all parts, such as what overlaps. The parts add up if "
-        "the interval of the remainder contains 0.",
-    ),
-    (
-        "time of a collective",
-        "From a barrier to the return of the operation. Mean, median and 99th percentile are over "
-        "the repetitions of each rank, then averaged over the ranks; [least–most] are the means "
-        "of single ranks. A rare stall is in the mean and hidden in the median. Bandwidths and "
-        "models are of the mean. Repetitions: how often each rank ran the operation.",
-    ),
-    (
-        "wrong elements",
-        "Elements of the results that differ from the correct value, which is known in advance; "
-        "over all ranks and repetitions.",
-    ),
-    (
-        "algorithm and bus bandwidth",
-        "Algorithm bandwidth: size ÷ time, in GB/s (1e9 bytes). Bus bandwidth of an all-reduce: "
-        "algorithm bandwidth × 2(n−1)/n, as nccl-tests defines it.",
-    ),
-    (
-        "α, β, γ, error of the model",
-        "Latency of a message (α), seconds per byte on a link (β), and seconds to add a byte (γ, "
-        "measured separately), fitted to the times at all sizes. Error: |model − measured| ÷ "
-        "measured; the median and the largest over the sizes.",
-    ),
-    (
-        "gradients, predicted, counted, exposed",
-        "Gradients: bytes of one gradient of all trainable weights. Predicted bytes: 2(n−1)/n × "
-        "gradients for each of n ranks (ring all-reduce), or 2 × gradients for each worker (push "
-        "and pull). Predicted ms, in one piece: what the fitted model gives for one operation on "
-        "all gradients at once; a stack may cut them into pieces and send while it computes. "
-        "Counted: bytes that the interfaces of all hosts sent after warm-up ÷ steps; loopback and "
-        "other programs are included. Exposed: step time with reduction minus step time without.",
-    ),
-    (
-        "time to target",
-        "Seconds from the command to the end of the first epoch whose validation metric reaches "
-        "the target. Start-up, with its launcher, and validation are included.",
-    ),
-    (
-        "time to accuracy",
-        "Time to target over several seeds, one for each round, by MLPerf's rule: at least 5 "
-        "runs, all of which reach the target; the fastest and the slowest are left out, and the "
-        "mean of the rest is taken. The rule gives no interval. Seeds: how many different ones. "
-        "Epochs to target: whole epochs, the mean over the same runs. Too fast: fewer epochs than "
-        "the serial run, by more than chance, although both compute the same.",
-    ),
-    (
-        "paid once",
-        "Seconds: time to accuracy minus epochs × seconds for an epoch (training and validation, "
-        "mean after warm-up). It contains the launcher, the start of the process, tracing, "
-        "compilation and the first validation.",
-    ),
-    ("final metric", "The target's metric on held-out data after the last epoch."),
-    (
-        "start-up",
-        "Seconds from the command to the end of the first step; of the slowest process. The "
-        "command is the moment at which Ringside starts the first process of the run, such as "
-        "horovodrun. A process on another machine has another clock, so it counts from its own "
-        "start.",
-    ),
-    (
-        "peak memory",
-        "Sum over all processes of the highest proportional set size (PSS) of each, in GiB (2³⁰ "
-        "bytes). Parameter servers and the coordinator are included. A page that k processes of "
-        "the run share, mostly code of libraries, counts 1/k in each of them.",
-    ),
-    (
-        "cores in use, shared cores, threads",
-        "Cores in use: different processors on which the arm's processes may run, over all hosts. "
-        "Shared cores: why processes must share them. Threads: of TensorFlow's thread pools; "
-        "intra-op threads work within one operation, inter-op threads run several operations at "
-        "once.",
-    ),
-    (
-        "wall time",
-        "Seconds of a whole run, from the start of its first process to the end of its last one.",
-    ),
-    (
-        "CPU s / 1000 examples",
-        "User and system time of all processes after start-up ÷ examples trained after it × 1000. "
-        "Validation is included.",
-    ),
-    (
-        "start-up CPU",
-        "User and system time of all processes until the end of the first step, mostly for import "
-        "and tracing; of a parameter server and its workers, until they serve.",
-    ),
-    (
-        "trial, tuned",
-        "Before the rounds each arm gets the same number of trials, one run each, with different "
-        "settings. The fastest settings become a tuned arm, which is certified and measured like "
-        "any other. The numbers of the trials are those of single runs.",
-    ),
-    (
-        "each example once",
-        "yes: in every epoch of every completed run each of the ids 0…n−1 was fed exactly once "
-        "(count, sum and 64-bit hash), and no other run was fed more. no: some were left out or "
-        "fed twice. unknown: no ledger was kept.",
-    ),
-    (
-        "replicas equal",
-        "Whether all replicas of a synchronous run end with trainable weights that are equal to "
-        "the last bit; the run itself compares them. If a weight differs by more than 1/1000 of "
-        "what it has moved, the run fails.",
-    ),
-    (
-        "digest of the raw samples",
-        "SHA-256 of results.json, which contains every sample. `ringside verify-report` compares "
-        "it, looks for runs that were taken out, and computes every number again.",
-    ),
-    (
-        "code of this report",
-        "Digest of the code, and of the versions of the packages, that computed and drew the "
-        "report. `ringside verify-report` refuses a report that other code wrote, because then "
-        "the code may be the reason for a difference.",
-    ),
+TEXT = """\
+run, round, arm: A run is one execution of an arm in fresh processes. A round runs every arm once,
+in an order that is drawn at random. The unit that is repeated, and counted as n, is the run, never
+the step. Runs that did not complete give no number; they are listed.
+
+examples/s: Examples that were really trained ÷ time of the slowest process, after warm-up: Σ
+examples ÷ Σ max over processes of the seconds from the barrier before an epoch's first step to the
+end of the process's last step; in a live round, over the steps of blocks that count. Validation and
+start-up are not included. For an arm: the geometric mean over the rounds that count.
+
+whole epochs, examples/s: The same from epoch to epoch, without validation: the time also holds what
+is done between the last step of an epoch and the first of the next. The shorter the epochs, the
+more it takes. Median over the rounds that count.
+
+warm-up: Steps that are recorded but left out of the numbers. Whole epochs are left out: at least
+the first, which contains tracing and compilation, and more until the step times have settled.
+
+[low, high], 95 % interval: A confidence interval over rounds: such intervals contain the true value
+in 95 of 100 experiments. For rates and ratios it is computed on logarithms. It needs at least 3
+rounds (4 if only two arms ran); with fewer rounds the cell says that there is none.
+
+median [lowest–highest] n: Over the completed runs of an arm in the rounds that count. This is a
+range, not an interval. n=2 of 3 means that one completed run does not have this number.
+
+ratio, as fast as: Throughput of the first arm ÷ throughput of the second, from the rounds in which
+both ran. 1.31× means 31 % more examples in the same time. In a live round it is the middle of the
+ratios of blocks that ran within seconds of each other. In fresh rounds (--fresh) a linear drift of
+the machine over the order of the runs, estimated from all arms, is subtracted. Therefore the ratio
+is not exactly the quotient of the two means.
+
+faster, slower, cannot tell: The headline of each size and each arm against serial are asked first.
+If all arms were equally fast, any of these words would be there in at most 5 of 100 such
+experiments. The other pairs are asked after that: any of their words would be there in at most 5 of
+100 more. P-values are adjusted by Holm's method within each of the two families. The interval
+belongs to the pair alone, so it may exclude 1 although the word is cannot tell. An arm of a
+headline may be the fastest of several that are not told apart. Who wins was lucky too: its interval
+and p-value account for that.
+
+p, p adjusted: The probability that two equally fast arms differ at least this much. Adjusted:
+corrected for the number of questions that are judged together.
+
+sure to be seen: The relative difference that this experiment, with its noise and its rounds, would
+have called in 4 of 5 cases, by the strictest step of Holm's method. A smaller difference may be
+seen with luck.
+
+noise floor: One arm is measured twice in every round, under two names, and judged like any pair.
+The verdict must be cannot tell. Expect one false alarm in 20 experiments.
+
+disturbed round: A round in which other programs, or the host, took more than 10 % of a run's cores.
+It is left out as long as enough quiet rounds are left. What others use of the machine's other cores
+is shown too, and leaves out no round.
+
+width of an interval of interest: (high − low) ÷ ratio. Of interest are the pairs of one size, each
+arm against serial, and each arm that is measured twice. Widths are looked at from the seventh round
+on. Rounds are added until the widest interval is narrower than the width that was asked for.
+
+certified, comparable: Before anything is timed, each arm trains on the same global batches as the
+serial run. exact: all weights, losses, metrics and predictions equal those of the serial run within
+rounding. statistical: for asynchronous training with several workers, checked by counting and by
+convergence. A deviation is the largest |arm - serial| of an array ÷ the largest |serial| of all
+arrays of its kind. An arm is comparable if it has such a certificate for exactly the run that was
+timed, on this machine, with these packages and data. Other arms are shown apart and never ranked.
+
+scaling efficiency: X(N) ÷ (N · X(base)), where X is examples/s at N replicas, computed from the
+ratio above. Strong: the global batch is the same at every size. Weak: the batch of each replica is
+the same. The base is named beside each number: the same arm at one replica, or the serial run,
+which is not distributed.
+
+step time, p50, p95, p99: Milliseconds from the end of one step to the end of the next; for each
+step, the longest over the processes. p50, p95 and p99 are quantiles over all steps after warm-up:
+95 % of the steps took at most p95. For an asynchronous arm a step is one worker's batch, and its
+time is the time between two completions that the coordinator sees.
+
+of the ceiling: Throughput of the arm ÷ that of as many independent replicas (--why), which train a
+model each and combine nothing: geometric mean and interval over rounds. The throughput of
+independent replicas is the sum of their own.
+
+rank skew: Milliseconds. For each step, the longest minus the shortest time over the processes; of
+these the median.
+
+Ringside's clock: The time that Ringside's clock and its listeners (progress, proof) take for a
+step, measured in the same process after the training, ÷ the step time.
+
+parts of a step: Milliseconds for one global batch, from paired rounds. Each part is the time of the
+arm minus its time with something left out; the list below the table says what is left out. The
+remainder is the whole minus all parts, such as what overlaps. The parts add up if the interval of
+the remainder contains 0.
+
+time of a collective: From a barrier to the return of the operation. Mean, median and 99th
+percentile are over the repetitions of each rank, then averaged over the ranks; [least–most] are the
+means of single ranks. A rare stall is in the mean and hidden in the median. Bandwidths and models
+are of the mean. Repetitions: how often each rank ran the operation.
+
+wrong elements: Elements of the results that differ from the correct value, which is known in
+advance; over all ranks and repetitions.
+
+algorithm and bus bandwidth: Algorithm bandwidth: size ÷ time, in GB/s (1e9 bytes). Bus bandwidth of
+an all-reduce: algorithm bandwidth × 2(n−1)/n, as nccl-tests defines it.
+
+α, β, γ, error of the model: Latency of a message (α), seconds per byte on a link (β), and seconds
+to add a byte (γ, measured separately), fitted to the times at all sizes. Error: |model − measured|
+÷ measured; the median and the largest over the sizes.
+
+gradients, predicted, counted, exposed: Gradients: bytes of one gradient of all trainable weights.
+Predicted bytes: 2(n−1)/n × gradients for each of n ranks (ring all-reduce), or 2 × gradients for
+each worker (push and pull). Predicted ms, in one piece: what the fitted model gives for one
+operation on all gradients at once; a stack may cut them into pieces and send while it computes.
+Counted: bytes that the interfaces of all hosts sent after warm-up ÷ steps; loopback and other
+programs are included. Exposed: step time with reduction minus step time without.
+
+time to target: Seconds from the command to the end of the first epoch whose validation metric
+reaches the target. Start-up, with its launcher, and validation are included.
+
+time to accuracy: Time to target over several seeds, one for each round, by MLPerf's rule: at least
+5 runs, all of which reach the target; the fastest and the slowest are left out, and the mean of the
+rest is taken. The rule gives no interval. Seeds: how many different ones. Epochs to target: whole
+epochs, the mean over the same runs.
+
+paid once: Seconds: time to accuracy minus epochs × seconds for an epoch (training and validation,
+mean after warm-up). It contains the launcher, the start of the process, tracing, compilation and
+the first validation.
+
+final metric: The target's metric on held-out data after the last epoch.
+
+start-up: Seconds from the command to the end of the first step; of the slowest process. The command
+is the moment at which Ringside starts the first process of the run, such as horovodrun. A process
+on another machine has another clock, so it counts from its own start.
+
+peak memory: Sum over all processes of the highest proportional set size (PSS) of each, in GiB (2³⁰
+bytes). Parameter servers and the coordinator are included. A page that k processes of the run
+share, mostly code of libraries, counts 1/k in each of them.
+
+cores in use, shared cores, threads: Cores in use: different processors on which the arm's processes
+may run, over all hosts. Shared cores: why processes must share them. Threads: of TensorFlow's
+thread pools; intra-op threads work within one operation, inter-op threads run several operations at
+once.
+
+wall time: Seconds of a whole run, from the start of its first process to the end of its last one.
+
+CPU s / 1000 examples: User and system time of all processes after start-up ÷ examples trained after
+it × 1000. Validation is included.
+
+start-up CPU: User and system time of all processes until the end of the first step, mostly for
+import and tracing; of a parameter server and its workers, until they serve.
+
+trial, tuned: Before the rounds each arm gets the same number of trials, one run each, with
+different settings. The fastest settings become a tuned arm, which is certified and measured like
+any other. The numbers of the trials are those of single runs.
+
+each example once: yes: in every epoch of every completed run each of the ids 0…n−1 was fed exactly
+once (count, sum and 64-bit hash), and no other run was fed more. no: some were left out or fed
+twice. unknown: no ledger was kept.
+
+replicas equal: Whether all replicas of a synchronous run end with trainable weights that are equal
+to the last bit; the run itself compares them. If a weight differs by more than 1/1000 of what it
+has moved, the run fails.
+
+digest of the raw samples: SHA-256 of results.json, which contains every sample. `ringside
+verify-report` renders every page again from it and compares them byte by byte.
+
+code of this report: Digest of the code, and of the versions of the packages, that computed and drew
+the report. `ringside verify-report` refuses a report that other code wrote, because then the code
+may be the reason for a difference.
+"""
+# Each paragraph is a term, a colon and its meaning.
+DEFINITIONS: tuple[tuple[str, str], ...] = tuple(
+    (term, " ".join(meaning.split()))
+    for term, _, meaning in (one.partition(": ") for one in TEXT.split("\n\n"))
 )
 
 

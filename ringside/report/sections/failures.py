@@ -17,28 +17,17 @@ MAX_LOGS = 8
 
 @dataclass(frozen=True)
 class Failure:
-    """One run that did not complete.
-
-    Attributes:
-        lines: (process, its last lines).
-        link: to the folder of its output, relative to the report; empty if it is not there.
-    """
+    """One run that did not complete, with (process, its last lines) and a link to its output."""
 
     arm: str
     round: int
     outcome: str
     lines: tuple[tuple[str, str], ...]
-    log_dir: str
     link: str
 
 
 def failures(comparison: Comparison, folder: Path | None) -> list[Failure]:
-    """All runs that did not complete, in the order in which they were started.
-
-    Args:
-        comparison: the records.
-        folder: where logs lie; None: only records are looked at.
-    """
+    """All runs that did not complete, in the order in which they were started."""
     runs = sorted(comparison.runs, key=lambda run: run.position)
     return [
         Failure(
@@ -46,7 +35,6 @@ def failures(comparison: Comparison, folder: Path | None) -> list[Failure]:
             round=run.round + 1,
             outcome=outcome_of(run.outcome),
             lines=tuple(_last_lines(run, folder)),
-            log_dir=run.log_dir,
             link=link_to(folder, run.log_dir),
         )
         for run in runs
@@ -69,21 +57,15 @@ def _inside(folder: Path | None, relative: str) -> Path | None:
 
 
 def _last_lines(run: Run, folder: Path | None) -> list[tuple[str, str]]:
-    """The lines that the launcher took for the cause, then tracebacks; without both, the logs.
-
-    A traceback alone may come from a victim: a rank that lost its peer.
-    """
+    """The lines that the launcher took for the cause, then tracebacks; without both, the logs."""
     told = [("the process that explains it", tail("\n".join(run.last_lines)))]
     told += [(record.task, tail(record.outcome.traceback)) for record in run.records]
     told = [(task, lines) for task, lines in told if lines]
     if not told and run.outcome.traceback:
         told = [("run", tail(run.outcome.traceback))]
-    return told or _log_tails(_inside(folder, run.log_dir))
-
-
-def _log_tails(log_dir: Path | None) -> list[tuple[str, str]]:
-    if log_dir is None or not log_dir.is_dir():
-        return []
+    log_dir = _inside(folder, run.log_dir)
+    if told or log_dir is None or not log_dir.is_dir():
+        return told
     files = sorted(path for path in log_dir.rglob("*.log") if path.is_file())
     tails = [(path.stem, _file_tail(path)) for path in files[:MAX_LOGS] if not path.is_symlink()]
     return [(name, text) for name, text in tails if text]
@@ -104,7 +86,7 @@ def tail(text: str) -> str:
     return "\n".join(line.rstrip() for line in lines[-TAIL_LINES:])
 
 
-def failures_section(lost: tuple[Failure, ...]) -> Iterator[Section]:
+def failures_section(lost: Sequence[Failure]) -> Iterator[Section]:
     """The runs that did not complete, with their last lines; no section if all completed."""
     if not lost:
         return

@@ -13,27 +13,17 @@ from ringside_core.text import percent, plural
 
 @dataclass(frozen=True)
 class Headline:
-    """What is said of one size.
-
-    Attributes:
-        size: such as `2 replicas`.
-        word: the verdict; `no verdict` without an interval, `no opponent` where only one arm ran.
-        sentence: who against whom; it holds the ratio.
-        evidence: interval, rounds, and whether the two compute the same.
-        against_serial: how the faster one compares with the run without distribution; or empty.
-        loses: whether that run is faster by the 95 % interval of the two.
-        ratio, interval: for the picture; None where there is none.
-    """
+    """What is said of one size."""
 
     replicas: int
-    size: str
-    word: str
-    sentence: str
-    evidence: str
-    against_serial: str
+    size: str  # such as `2 replicas`
+    word: str  # the verdict, `no verdict` without an interval, or `no opponent`
+    sentence: str  # who against whom; it holds the ratio
+    evidence: str  # interval, rounds, and whether the two compute the same
+    against_serial: str  # how the faster one compares with the run without distribution
     ratio: float | None
     interval: Interval | None
-    loses: bool = False
+    loses: bool = False  # that run is faster by the 95 % interval of the two
 
     @property
     def told(self) -> bool:
@@ -66,19 +56,12 @@ def _headline(summary: Summary, replicas: int) -> Headline:
     rows = ranked(summary, replicas)
     pair = contenders(summary, replicas)
     size = plural(replicas, "replica")
+    best = pair[0] if pair else rows[0]
+    beside, lost = against_serial(summary, best), loses(summary, best)
     if pair is None:
-        rate = said(rows[0].mean_throughput, "examples/s")
-        return Headline(
-            replicas,
-            size,
-            "no opponent",
-            f"{named(rows[0])} is the only comparable arm with {size}: {rate}.",
-            "",
-            against_serial(summary, rows[0]),
-            None,
-            None,
-            loses=loses(summary, rows[0]),
-        )
+        rate = said(best.mean_throughput, "examples/s")
+        only = f"{named(best)} is the only comparable arm with {size}: {rate}."
+        return Headline(replicas, size, "no opponent", only, "", beside, None, None, lost)
     verdict = summary.verdict_of(pair[0].arm.label, pair[1].arm.label)
     return Headline(
         replicas=replicas,
@@ -86,10 +69,10 @@ def _headline(summary: Summary, replicas: int) -> Headline:
         word=word_of(verdict),
         sentence=_sentence(verdict, pair),
         evidence=_evidence(verdict, pair),
-        against_serial=against_serial(summary, pair[0]),
+        against_serial=beside,
         ratio=verdict.ratio.value,
         interval=verdict.ratio.interval,
-        loses=loses(summary, pair[0]),
+        loses=lost,
     )
 
 

@@ -2,14 +2,13 @@
 
 from collections.abc import Iterator
 
+from ringside.report.blocks import Caveat
 from ringside.stats.rounds import DISTURBED_SHARE, beside
 from ringside_core.specs import Comparison
 from ringside_core.text import listed, percent, plural
 
-Advised = tuple[str, str]  # what a reader must know, and what to do about it
 
-
-def about_machine(comparison: Comparison) -> Iterator[Advised]:
+def about_machine(comparison: Comparison) -> Iterator[Caveat]:
     """Reasons to be careful, each with its advice."""
     yield from _beside(comparison)
     yield from _threads_of_a_core(comparison)
@@ -25,13 +24,13 @@ def beside_line(comparison: Comparison) -> str:
     return f"others used {percent(middle)} in the median run, {percent(max(shares))} at most"
 
 
-def _beside(comparison: Comparison) -> Iterator[Advised]:
+def _beside(comparison: Comparison) -> Iterator[Caveat]:
     """Others on cores that the run did not use; no round is left out for that."""
     found = [run for run in comparison.runs if (beside(run) or 0.0) > DISTURBED_SHARE]
     if found:
         worst = max(found, key=lambda run: beside(run) or 0.0)
         cores = worst.load.machine_cores if worst.load else 0
-        yield (
+        yield Caveat(
             f"In {plural(len(found), 'run')} others used more than {percent(DISTURBED_SHARE)} of "
             f"all cores of the machine, at most {percent(beside(worst) or 0.0)} of {cores} "
             f"({worst.arm}). Memory, caches and the clock rate are shared, and no round was left "
@@ -40,7 +39,7 @@ def _beside(comparison: Comparison) -> Iterator[Advised]:
         )
 
 
-def _threads_of_a_core(comparison: Comparison) -> Iterator[Advised]:
+def _threads_of_a_core(comparison: Comparison) -> Iterator[Caveat]:
     """Arms whose processors are fewer physical cores."""
     found: dict[str, str] = {}
     for run in comparison.runs:
@@ -53,14 +52,14 @@ def _threads_of_a_core(comparison: Comparison) -> Iterator[Advised]:
         if cores < len(pairs):
             found[run.arm] = f"{run.arm} ({plural(cores, 'core')} for {len(pairs)} processors)"
     if found:
-        yield (
+        yield Caveat(
             "Two processors of some arms are threads of one core (hyper-threads), which are not "
             f"two cores: {listed(list(found.values()))}.",
             "Use fewer replicas, or fewer --cores-per-replica.",
         )
 
 
-def _paused(comparison: Comparison) -> Iterator[Advised]:
+def _paused(comparison: Comparison) -> Iterator[Caveat]:
     """Arms that ran on more processors than their container may use at once."""
     found: dict[str, str] = {}
     for run in comparison.runs:
@@ -75,7 +74,7 @@ def _paused(comparison: Comparison) -> Iterator[Advised]:
             if quota is not None and quota * len(hosts) < len(on_host):
                 found[run.arm] = f"{run.arm} ({quota:g} of {len(on_host) // len(hosts)})"
     if found:
-        yield (
+        yield Caveat(
             "A container's CPU quota is smaller than the processors of its replicas, so the "
             f"kernel pauses them: {listed(list(found.values()))}.",
             "Raise the quota, or use fewer replicas.",

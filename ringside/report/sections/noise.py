@@ -2,7 +2,7 @@
 
 import math
 
-from ringside.report.blocks import Block, Cell, Column, Heading, Section, Table, Terms, Text
+from ringside.report.blocks import Block, Cell, Column, Heading, Section, Table, Terms, Text, heads
 from ringside.report.ranking import verdict_cell, word_of
 from ringside.report.sections.machine import beside_line
 from ringside.report.sections.verdicts import SURE, visible_cell
@@ -32,7 +32,8 @@ def noise_section(comparison: Comparison, summary: Summary) -> Section:
         "Noise",
         f"{noise_line(summary)} {rounds_line(comparison, summary)}",
         tuple(blocks),
-        sure=_quiet(summary),
+        sure=bool(summary.noise_floor)
+        and all(one.word == "cannot tell" and one.ratio.interval for one in summary.noise_floor),
     )
 
 
@@ -73,13 +74,6 @@ def rounds_line(comparison: Comparison, summary: Summary) -> str:
     return f"{told}. {comparison.ended_because or 'It was interrupted and can be continued.'}"
 
 
-def _quiet(summary: Summary) -> bool:
-    floor = summary.noise_floor
-    return bool(floor) and all(
-        one.word == "cannot tell" and one.ratio.interval is not None for one in floor
-    )
-
-
 def _table(floor: tuple[PairVerdict, ...]) -> Table:
     columns = (
         Column("The same arm twice", numeric=False),
@@ -90,17 +84,10 @@ def _table(floor: tuple[PairVerdict, ...]) -> Table:
     rows = []
     for one in floor:
         cell = verdict_cell(one)
-        alarm = one.word != "cannot tell"
-        rows.append(
-            (
-                Cell(f"{one.first} ÷ {one.second}"),
-                Cell(
-                    cell.main, f"{cell.note} n={one.ratio.n}" if one.ratio.interval else cell.note
-                ),
-                Cell(word_of(one), bad=alarm),
-                visible_cell(one),
-            )
-        )
+        note = f"{cell.note} n={one.ratio.n}" if one.ratio.interval else cell.note
+        word = Cell(word_of(one), bad=one.word != "cannot tell")
+        pair = Cell(f"{one.first} ÷ {one.second}")
+        rows.append((pair, Cell(cell.main, note), word, visible_cell(one)))
     return Table(columns, tuple(rows), label="Noise floor", kind="noise")
 
 
@@ -150,11 +137,7 @@ def _looks(comparison: Comparison, summary: Summary) -> str:
 
 
 def _disturbed(summary: Summary) -> Table:
-    columns = (
-        Column("Round", numeric=False),
-        Column("What happened", numeric=False),
-        Column("Used", numeric=False),
-    )
+    columns = heads("<Round | <What happened | <Used")
     rows = tuple(
         (
             Cell(str(number + 1)),
@@ -164,11 +147,6 @@ def _disturbed(summary: Summary) -> Table:
         for number, why in sorted(summary.rounds.disturbed.items())
     )
     return Table(columns, rows, label="Disturbed rounds", kind="disturbed")
-
-
-def interrupted(comparison: Comparison) -> bool:
-    """Whether rounds that were asked for are still to come."""
-    return not comparison.ended_because
 
 
 def false_alarms(summary: Summary) -> str:

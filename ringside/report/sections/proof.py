@@ -6,17 +6,16 @@ from dataclasses import dataclass, replace
 from ringside.report.blocks import (
     Block,
     Cell,
-    Column,
     Heading,
     Section,
     Table,
     Terms,
     Text,
+    heads,
 )
 from ringside.report.words import NOTHING
 from ringside.stats.summary import ArmRow, Summary
 from ringside_core.specs import (
-    ByDesign,
     Certificate,
     Check,
     Comparison,
@@ -30,22 +29,14 @@ EVALUATION = ("evaluation", "prediction")
 
 @dataclass(frozen=True)
 class Proof:
-    """Did they compute the same?
-
-    Attributes:
-        answer: in one sentence.
-        certain: whether every arm is certified.
-        by_design: what differs on purpose between arms, and how it was treated: (layer, how).
-        coverage: what certificates cover and what not: (arms, one line).
-        losses: what came of holding the losses of all epochs against each other; empty: nothing.
-    """
+    """Did they compute the same?"""
 
     answer: str
-    certain: bool
+    certain: bool  # every arm is certified
     table: Table
-    by_design: tuple[tuple[str, str], ...]
-    coverage: tuple[tuple[str, str], ...]
-    losses: str
+    by_design: tuple[tuple[str, str], ...]  # what differs on purpose: (layer, how it was treated)
+    coverage: tuple[tuple[str, str], ...]  # of certificates: (arms, one line)
+    losses: str  # what came of holding the losses of all epochs against each other
 
 
 def proof_of(summary: Summary) -> Proof:
@@ -57,7 +48,9 @@ def proof_of(summary: Summary) -> Proof:
         answer=_answer(arms),
         certain=all(row.comparable for row in arms),
         table=_certificates_table(arms),
-        by_design=tuple(dict.fromkeys(_by_design(one) for one in noted)),
+        by_design=tuple(
+            dict.fromkeys((one.layer, f"{one.differs}; {one.treated}") for one in noted)
+        ),
         coverage=coverage_lines([row.certificate for row in arms if row.certificate]),
         losses=str(summary.losses),
     )
@@ -128,19 +121,11 @@ def _agreement(certificates: Sequence[Certificate]) -> str:
 
 
 def _certificates_table(arms: Sequence[ArmRow]) -> Table:
-    columns = [
-        Column("Arm", numeric=False),
-        Column("Certified", numeric=False),
-        Column("Float64", "largest deviation", numeric=False),
-        Column("Float32", "largest deviation", numeric=False),
-        Column("Ledger", numeric=False),
-        Column("Evaluation, predictions", numeric=False),
-        Column("Other checks", numeric=False),
-        Column("Differs by design", numeric=False),
-    ]
+    columns = (
+        "<Arm | <Certified | <Float64 (largest deviation) | <Float32 (largest deviation) | "
+        "<Ledger | <Evaluation, predictions | <Other checks | <Differs by design"
+    )
     explained = any(not row.comparable for row in arms)
-    if explained:
-        columns.append(Column("Why not", numeric=False))
     rows = []
     for row in arms:
         cells = _certificate_cells(row.certificate)
@@ -148,7 +133,10 @@ def _certificates_table(arms: Sequence[ArmRow]) -> Table:
         why = [Cell(row.not_comparable_because)] if explained else []
         rows.append((Cell(row.arm.label), verdict, *cells, *why))
     return Table(
-        tuple(columns), tuple(rows), label="Certificates, one row for each arm", kind="proof"
+        heads(columns + (" | <Why not" if explained else "")),
+        tuple(rows),
+        label="Certificates, one row for each arm",
+        kind="proof",
     )
 
 
@@ -166,12 +154,14 @@ def _certificate_cells(certificate: Certificate | None) -> tuple[Cell, ...]:
     if certificate is None:
         return (Cell(NOTHING),) * 6
     count = len({one.layer for one in certificate.by_design})
+    shown = checks_of(certificate, "float64", "float32", "ledger", *EVALUATION)
+    others = [check for check in certificate.checks if check not in shown]
     return (
         deviation_cell(checks_of(certificate, "float64")),
         deviation_cell(float32_checks(certificate)),
         answer_cell(checks_of(certificate, "ledger")),
         evaluation_cell(certificate),
-        _others_cell(certificate),
+        replace(answer_cell(others), note=", ".join(check.name for check in others)),
         Cell(plural(count, "layer") if count else "nothing"),
     )
 
@@ -227,18 +217,7 @@ def evaluation_cell(certificate: Certificate) -> Cell:
     return Cell(NOTHING)
 
 
-def _others_cell(certificate: Certificate) -> Cell:
-    shown = checks_of(certificate, "float64", "float32", "ledger", *EVALUATION)
-    others = [check for check in certificate.checks if check not in shown]
-    cell = answer_cell(others)
-    return replace(cell, note=", ".join(check.name for check in others))
-
-
-def _by_design(one: ByDesign) -> tuple[str, str]:
-    return one.layer, f"{one.differs}; {one.treated}"
-
-
-def proof_section(comparison: Comparison, proof: Proof, evidence: Table) -> Section:
+def proof_section(comparison: Comparison, summary: Summary, proof: Proof) -> Section:
     """Certificates, and what the timed runs recorded."""
     blocks: list[Block] = []
     if proof.coverage:
@@ -250,7 +229,7 @@ def proof_section(comparison: Comparison, proof: Proof, evidence: Table) -> Sect
         blocks.append(proof.table)
     if proof.by_design:
         blocks += [Heading("Differs on purpose, and how it was treated"), Terms(proof.by_design)]
-    blocks += [Heading("What the timed runs computed"), evidence]
+    blocks += [Heading("What the timed runs computed"), evidence_table(summary)]
     if proof.losses:
         blocks.append(Text(proof.losses))
     return Section(
@@ -261,3 +240,18 @@ def proof_section(comparison: Comparison, proof: Proof, evidence: Table) -> Sect
         tuple(blocks),
         sure=proof.certain,
     )
+
+
+def evidence_table(summary: Summary) -> Table:
+    """What the records of the timed runs prove."""
+    columns = heads("<Arm | Completed (of runs started) | <Each example once | <Replicas equal")
+    rows = tuple(
+        (
+            Cell(row.arm.label),
+            Cell(f"{row.completed} of {row.started}", bad=row.completed < row.started),
+            Cell(row.each_example_once, bad=row.each_example_once == "no"),
+            Cell(row.replicas_equal, bad=row.replicas_equal == "no"),
+        )
+        for row in summary.arms
+    )
+    return Table(columns, rows, label="What was computed, one row for each arm", kind="evidence")

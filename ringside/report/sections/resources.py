@@ -4,65 +4,51 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ringside.report.blocks import Cell, Column, Folded, Section, Table
-from ringside.report.sections.tables import figure_cell, spread_cell
-from ringside.stats.run_figures import process_figures
+from ringside.report.blocks import Cell, Section, Table, heads
+from ringside.report.sections.tables import spread_cell
 from ringside.stats.step_times import expected_processes
-from ringside.stats.summary import ArmRow, RunRow, Summary
+from ringside.stats.summary import ArmRow, Summary
 from ringside_core.specs import Run, RunRecord
 from ringside_core.text import listed, plural
 
 
 @dataclass(frozen=True)
 class ArmResources:
-    """The resources of one arm.
-
-    Attributes:
-        processes: all of them, servers and coordinator too.
-        extra: those that hold no replica.
-        cores_per_replica: None if nothing was pinned.
-        cores: distinct processors that its processes could use, over all hosts; 0 if unknown.
-        threads_per_replica: of TensorFlow's intra-op pools; None if TensorFlow chose.
-        shares: why its processes share processors; empty if they do not.
-    """
+    """The resources of one arm."""
 
     arm: ArmRow
-    processes: int
-    extra: int
-    cores_per_replica: int | None
-    cores: int
-    threads_per_replica: float | None
+    processes: int  # all of them, servers and coordinator too
+    extra: int  # those that hold no replica
+    cores_per_replica: int | None  # None if nothing was pinned
+    cores: int  # distinct processors that its processes could use, over all hosts; 0 if unknown
+    threads_per_replica: float | None  # of TensorFlow's intra-op pools; None if TensorFlow chose
     inter_op_threads: int | None
-    shares: str
+    shares: str  # why its processes share processors
 
 
 def arm_resources(summary: Summary) -> list[ArmResources]:
     """One for each arm that ran at all, by its first run with all its records."""
     found = []
     for row in summary.arms:
-        runs = [one for one in summary.runs if one.arm == row.arm]
+        runs = [one.run for one in summary.runs if one.arm == row.arm]
         if runs:
-            found.append(_resources_of(row, _most_telling(runs)))
+            most = max(runs, key=lambda run: (run.outcome.completed, len(run.records)))
+            found.append(_resources_of(row, most))
     return found
-
-
-def _most_telling(runs: Sequence[RunRow]) -> Run:
-    return max(runs, key=lambda row: (row.run.outcome.completed, len(row.run.records))).run
 
 
 def _resources_of(row: ArmRow, run: Run) -> ArmResources:
     resources, topology = run.spec.resources, run.spec.topology
     _, processes = expected_processes(run.spec)
     threads = resources.intra_op_threads
+    in_replica = topology.num_processes / topology.num_replicas
     return ArmResources(
         arm=row,
         processes=processes,
         extra=processes - topology.num_processes,
         cores_per_replica=resources.cores_per_replica,
         cores=_cores(run.records),
-        threads_per_replica=(
-            None if threads is None else threads * topology.num_processes / topology.num_replicas
-        ),
+        threads_per_replica=None if threads is None else threads * in_replica,
         inter_op_threads=resources.inter_op_threads,
         shares=_shares(run, processes),
     )
@@ -93,51 +79,13 @@ def _shares(run: Run, processes: int) -> str:
     return ""
 
 
-def processes_table(summary: Summary) -> Table:
-    """Every process of the last completed run of each arm."""
-    columns = (
-        Column("Arm", numeric=False),
-        Column("Process", numeric=False),
-        Column("p50", "ms"),
-        Column("p95", "ms"),
-        Column("p99", "ms"),
-        Column("Start-up", "s"),
-        Column("Peak memory", "PSS, GiB"),
-        Column("CPU", "s"),
-        Column("Start-up CPU", "s"),
-    )
-    last = {one.arm.label: one.run for one in summary.runs if one.run.outcome.completed}
-    rows = tuple(
-        (
-            Cell(row.arm.label),
-            Cell(one.task),
-            *(
-                figure_cell(value)
-                for value in (one.step_p50_ms, one.step_p95_ms, one.step_p99_ms, one.startup_s)
-            ),
-            figure_cell(one.peak_pss_bytes, scale=1 / 2**30),
-            figure_cell(one.cpu_s),
-            figure_cell(one.startup_cpu_s),
-        )
-        for row in summary.arms
-        if row.arm.label in last
-        for one in process_figures(last[row.arm.label])
-    )
-    return Table(columns, rows, label="Every process of the last run of each arm", kind="processes")
-
-
 def resources_table(placed: Sequence[ArmResources]) -> Table:
     """Processes, cores and threads of each arm, and the CPU time that it took."""
-    columns = (
-        Column("Arm", numeric=False),
-        Column("Processes", "in all; extra ones hold no replica"),
-        Column("Cores", "for each replica"),
-        Column("Cores in use"),
-        Column("Intra-op threads", "for each replica"),
-        Column("Inter-op threads", "for each process"),
-        Column("Shared cores", numeric=False),
-        Column("CPU", "s / 1000 examples"),
-        Column("Start-up CPU", "s"),
+    columns = heads(
+        "<Arm | Processes (in all; extra ones hold no replica) | Cores (for each replica) | "
+        "Cores in use | Intra-op threads (for each replica) | "
+        "Inter-op threads (for each process) | <Shared cores | CPU (s / 1000 examples) | "
+        "Start-up CPU (s)"
     )
     rows = tuple(
         (
@@ -160,7 +108,7 @@ def resources_table(placed: Sequence[ArmResources]) -> Table:
     return Table(columns, rows, label="Cores and threads of each arm", kind="resources")
 
 
-def resources_section(placed: Sequence[ArmResources], summary: Summary) -> Section:
+def resources_section(placed: Sequence[ArmResources]) -> Section:
     """Whether all arms had the same share of the machine."""
     sharing = [one.arm.arm.label for one in placed if one.shares]
     shares = {(one.cores_per_replica, one.threads_per_replica) for one in placed}
@@ -177,13 +125,6 @@ def resources_section(placed: Sequence[ArmResources], summary: Summary) -> Secti
         "Had all arms the same resources?",
         "Resources",
         answer,
-        (
-            resources_table(placed),
-            Folded(
-                "Every process of the last run of each arm",
-                (processes_table(summary),),
-                ("report.html",),
-            ),
-        ),
+        (resources_table(placed),),
         sure=len(shares) == 1 and not sharing,
     )

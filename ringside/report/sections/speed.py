@@ -12,10 +12,12 @@ from ringside.report.blocks import (
     Text,
 )
 from ringside.report.ranking import ranked, sizes_of, twins_aside
+from ringside.report.sections.proof import not_comparable
 from ringside.report.sections.tables import (
     NO_CEILING,
     NO_SERIAL,
     efficiency_cell,
+    results_table,
     steps_table,
     throughput_cell,
 )
@@ -25,9 +27,7 @@ from ringside_core.specs import Comparison
 from ringside_core.text import number, plural
 
 
-def results_section(
-    summary: Summary, table: Table, because: tuple[tuple[str, str], ...]
-) -> Section:
+def results_section(summary: Summary) -> Section:
     """Every arm with every figure."""
     rows = ranked(summary)
     if rows:
@@ -40,11 +40,11 @@ def results_section(
             "Examples/s and efficiency: mean and 95 % interval [low, high]. Other columns: median "
             "of the completed runs and their range [lowest–highest]."
         ),
-        table,
+        results_table(summary),
     ]
     if why_not := why_no_interval(row.mean_throughput for row in summary.arms):
         blocks.append(Text(why_not))
-    if because:
+    if because := not_comparable(summary):
         blocks += [Heading("Not comparable, because"), Terms(because, label="Not comparable")]
     blocks.append(Picture("throughput"))
     return Section("results", "What did each arm reach?", "Results", answer, tuple(blocks))
@@ -61,8 +61,7 @@ def scaling_section(comparison: Comparison, summary: Summary) -> Section:
         return Section("scaling", title, "Scaling", told, (Picture("scaling"),))
     told = (
         f"{kind.capitalize()} scaling: {held} is the same at every size. Efficiency is "
-        "X(N) ÷ (N · X(base)); 100 % is the ideal line, and the base is named in each row. In "
-        "slots: the padding that fills the last batch of an epoch counts as examples do. The "
+        "X(N) ÷ (N · X(base)); 100 % is the ideal line, and the base is named in each row. The "
         "ceiling is what as many separate trainings reach at once, each of a model of its own; "
         "only an arm whose replicas share work can exceed it. ringside compare --why measures it."
     )

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from ringside.report.blocks import Cell, Column, Table
+from ringside.report.blocks import Cell, Column, Table, heads
 from ringside.report.sections.failures import link_to
 from ringside.report.sections.proof import NOT_COMPARABLE
 from ringside.report.words import NOTHING, efficiency, range_of, with_interval
-from ringside.stats.figure import Figure, Spread
+from ringside.stats.figure import Spread
 from ringside.stats.summary import ArmRow, Efficiency, RunRow, Summary
 from ringside_core.text import decimals_for, number, plural
 
@@ -42,7 +42,7 @@ def target_cell(spread: Spread) -> Cell:
 
 
 def efficiency_cell(value: Efficiency, row: ArmRow, no_base: str) -> Cell:
-    """An efficiency with its base, and in slots if padding changes it; or why there is none."""
+    """An efficiency with its base, or why there is none."""
     if not row.comparable:
         return Cell(NOT_COMPARABLE)
     if row.arm.twin_of:
@@ -55,9 +55,7 @@ def efficiency_cell(value: Efficiency, row: ArmRow, no_base: str) -> Cell:
     if value.interval is not None:
         low, high = (f"{100 * end:.0f}" for end in (value.interval.low, value.interval.high))
         span = f"[{low}, {high}] % "
-    told, in_slots = efficiency(value), efficiency(value.in_slots)
-    padded = "" if in_slots == told else f"; {in_slots} in slots"
-    return Cell(told, f"{span}of {value.base}{padded}")
+    return Cell(efficiency(value), f"{span}of {value.base}")
 
 
 def results_table(summary: Summary) -> Table:
@@ -110,13 +108,8 @@ def _result(row: ArmRow) -> tuple[Cell, ...]:
 
 def steps_table(summary: Summary) -> Table:
     """Step times, rank skew, and the cost of the clock itself."""
-    columns = (
-        Column("Arm", numeric=False),
-        Column("p50", "ms"),
-        Column("p95", "ms"),
-        Column("p99", "ms"),
-        Column("Rank skew", "ms"),
-        Column("Ringside's clock", "% of a step"),
+    columns = heads(
+        "<Arm | p50 (ms) | p95 (ms) | p99 (ms) | Rank skew (ms) | Ringside's clock (% of a step)"
     )
     rows = tuple(
         (
@@ -133,50 +126,15 @@ def steps_table(summary: Summary) -> Table:
     return Table(columns, rows, apart, "Step times, one row for each arm", "steps")
 
 
-def evidence_table(summary: Summary) -> Table:
-    """What the records of the timed runs prove."""
-    columns = (
-        Column("Arm", numeric=False),
-        Column("Completed", "of runs started"),
-        Column("Each example once", numeric=False),
-        Column("Replicas equal", numeric=False),
-    )
-    rows = tuple(
-        (
-            Cell(row.arm.label),
-            Cell(f"{row.completed} of {row.started}", bad=row.completed < row.started),
-            Cell(row.each_example_once, bad=row.each_example_once == "no"),
-            Cell(row.replicas_equal, bad=row.replicas_equal == "no"),
-        )
-        for row in summary.arms
-    )
-    return Table(columns, rows, label="What was computed, one row for each arm", kind="evidence")
-
-
-def figure_cell(figure: Figure, *, scale: float = 1.0) -> Cell:
-    """One number of one run; if there is none, a dash with the reason."""
-    if figure.value is None:
-        return Cell(NOTHING, figure.reason)
-    return Cell(number(figure.value * scale))
-
-
 def runs_table(summary: Summary, folder: Path | None) -> Table:
     """Every run in the order in which they were started."""
-    columns = (
-        Column("Order"),
-        Column("Round"),
-        Column("Arm", numeric=False),
-        Column("Outcome", numeric=False),
-        Column("Examples/s"),
-        Column("Wall time", "s"),
-        Column("Output", numeric=False),
-    )
+    columns = heads("Order | Round | <Arm | <Outcome | Examples/s | Wall time (s) | <Output")
     rows = tuple(_run(row, folder) for row in summary.runs)
     return Table(columns, rows, label="Runs as they were started", kind="runs", head=2)
 
 
 def _run(row: RunRow, folder: Path | None) -> tuple[Cell, ...]:
-    run, throughput = row.run, row.figures.throughput_examples_s
+    run, throughput = row.run, row.figures["throughput_examples_s"]
     return (
         Cell(str(run.position + 1)),
         Cell(str(run.round + 1)),

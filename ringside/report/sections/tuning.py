@@ -1,9 +1,9 @@
 """What the search for settings tried for each arm, and what it chose."""
 
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Sequence
 
-from ringside.report.blocks import Block, Cell, Column, Folded, Section, Table, Text
+from ringside.report.blocks import Block, Cell, Folded, Section, Table, Text, heads
 from ringside.report.ranking import ranked, verdict_cell
 from ringside.report.words import NOTHING, outcome_of, why_no_interval, with_interval
 from ringside.stats.run_figures import throughput_examples_s
@@ -50,15 +50,16 @@ def settings_of(arm: Arm) -> str:
 
 
 def _answer(comparison: Comparison, summary: Summary) -> str:
-    budget = _by_arm(comparison.trials)
-    counts = sorted({len(trials) for trials in budget.values()})
+    budget = Counter(trial.tuned_from for trial in comparison.trials)
+    counts = sorted(set(budget.values()))
     each = plural(counts[0], "trial") if len(counts) == 1 else f"{counts[0]}–{counts[-1]} trials"
     told = f"{plural(len(budget), 'arm')} had {each}" + (" each" if len(budget) > 1 else "")
+    known = {row.arm.label for row in ranked(summary)}
     rows = [row for row in ranked(summary) if row.arm.tuned_from]
     gains = [
         row.arm.tuned_from
         for row in rows
-        if _known(summary, row.arm.tuned_from)
+        if row.arm.tuned_from in known
         and summary.verdict_of(row.arm.label, row.arm.tuned_from).word == "faster"
     ]
     if not any(row.arm.tuned_from for row in summary.arms):
@@ -69,26 +70,13 @@ def _answer(comparison: Comparison, summary: Summary) -> str:
     return f"{told}; {listed(gains)} {verb} faster with other settings."
 
 
-def _by_arm(trials: Sequence[Trial]) -> dict[str, list[Trial]]:
-    found: dict[str, list[Trial]] = defaultdict(list)
-    for trial in trials:
-        found[trial.tuned_from].append(trial)
-    return found
-
-
-def _known(summary: Summary, label: str) -> bool:
-    return any(row.arm.label == label for row in ranked(summary))
-
-
 def _tuned(summary: Summary) -> Table:
-    columns = (
-        Column("Arm", numeric=False),
-        Column("Settings", numeric=False),
-        Column("Default", "examples/s [95 % interval] n"),
-        Column("Tuned", "examples/s [95 % interval] n"),
-        Column("Tuned ÷ default", numeric=False),
+    columns = heads(
+        "<Arm | <Settings | Default (examples/s [95 % interval] n) | "
+        "Tuned (examples/s [95 % interval] n) | <Tuned ÷ default"
     )
     by_label = {row.arm.label: row for row in summary.arms}
+    known = {row.arm.label for row in ranked(summary)}
     rows = []
     for row in summary.arms:
         if not row.arm.tuned_from:
@@ -99,14 +87,14 @@ def _tuned(summary: Summary) -> Table:
             nothing if one is None else Cell(*with_interval(one.mean_throughput))
             for one in (default, row)
         ]
-        both = default is not None and default.comparable and row.comparable
+        both = {row.arm.label, row.arm.tuned_from} <= known
         rows.append(
             (
                 Cell(row.arm.label),
                 Cell(settings_of(row.arm)),
                 *rates,
                 verdict_cell(summary.verdict_of(row.arm.label, row.arm.tuned_from))
-                if both and _known(summary, row.arm.label) and _known(summary, row.arm.tuned_from)
+                if both
                 else Cell(NOTHING, "not comparable", bad=True),
             )
         )
@@ -114,13 +102,7 @@ def _tuned(summary: Summary) -> Table:
 
 
 def _trials(trials: Sequence[Trial]) -> Table:
-    columns = (
-        Column("Tuned for", numeric=False),
-        Column("Settings", numeric=False),
-        Column("Examples/s", "one run"),
-        Column("Chosen", numeric=False),
-        Column("Outcome", numeric=False),
-    )
+    columns = heads("<Tuned for | <Settings | Examples/s (one run) | <Chosen | <Outcome")
     rows = []
     for trial in trials:
         rate = throughput_examples_s(trial.run) if trial.run.outcome.completed else None

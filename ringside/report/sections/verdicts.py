@@ -2,7 +2,7 @@
 
 import math
 
-from ringside.report.blocks import Block, Cell, Column, Folded, Heading, Section, Table, Text
+from ringside.report.blocks import Block, Cell, Column, Folded, Heading, Section, Table, Text, heads
 from ringside.report.ranking import ranked, sizes_of, verdict_cell, word_of
 from ringside.report.words import NOTHING, ratio_between, span_or_none, times, why_no_interval
 from ringside.stats.summary import ArmRow, Summary
@@ -21,7 +21,8 @@ def verdicts_section(summary: Summary) -> Section:
         of_size = ranked(summary, size)
         if len(of_size) > 1:
             blocks += [Heading(plural(size, "replica")), matrix_of(summary, of_size)]
-            pairs += _of_size(summary, size)
+            own = {row.arm.label for row in of_size}
+            pairs += [one for one in summary.verdicts if {one.first, one.second} <= own]
     if pairs:
         blocks.insert(
             0,
@@ -104,15 +105,9 @@ def serial_table(summary: Summary) -> Table | None:
 
 def pair_table(verdicts: tuple[PairVerdict, ...]) -> Table:
     """One row for each pair, with all numbers behind its verdict."""
-    columns = (
-        Column("Faster by ratio", numeric=False),
-        Column("Other", numeric=False),
-        Column("Ratio", "95 % interval"),
-        Column("Rounds"),
-        Column("Verdict", numeric=False),
-        Column("p"),
-        Column("p, adjusted", "Holm"),
-        SURE,
+    columns = heads(
+        "<Faster by ratio | <Other | Ratio (95 % interval) | Rounds | <Verdict | p | "
+        "p, adjusted (Holm)"
     )
     rows = tuple(
         (
@@ -129,7 +124,7 @@ def pair_table(verdicts: tuple[PairVerdict, ...]) -> Table:
         )
         for one in verdicts
     )
-    return Table(columns, rows, label="All pairs", kind="pairs")
+    return Table((*columns, SURE), rows, label="All pairs", kind="pairs")
 
 
 def visible_cell(verdict: PairVerdict) -> Cell:
@@ -145,11 +140,6 @@ def _p(value: float | None) -> str:
     if value is None:
         return NOTHING
     return "< 0.001" if value < 0.001 else f"{value:.3f}"
-
-
-def _of_size(summary: Summary, size: int) -> list[PairVerdict]:
-    own = {row.arm.label for row in ranked(summary, size)}
-    return [one for one in summary.verdicts if {one.first, one.second} <= own]
 
 
 def _answer(pairs: list[PairVerdict]) -> str:

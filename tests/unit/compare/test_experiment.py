@@ -11,10 +11,8 @@ from ringside.compare import durations, experiment
 from ringside.compare.budget import round_order
 from ringside.compare.experiment import RESULTS, launched, run_rounds
 from ringside.compare.progress import Observer
-from ringside.report.chain import against_gaps
 from ringside.verify import store
 from ringside_core.specs import (
-    LOAD_FILE,
     Comparison,
     Execution,
     Load,
@@ -58,24 +56,6 @@ def test_every_round_has_every_arm_in_its_order_and_with_its_seed(tmp_path: Path
     ]
     assert [run.position for run in ended.runs] == list(range(18))
     assert ended.ended_because == "All rounds that were asked for were made."
-
-
-def test_what_an_experiment_writes_can_be_verified(tmp_path: Path) -> None:
-    """Interrupted in its second round, and gone on: no gap, no folder too many, whole hashes."""
-    comparison = comparison_of("mirrored", "1,2")
-    with pytest.raises(KeyboardInterrupt):
-        run_rounds(comparison, folder=tmp_path, executor=Made(stop_at=5), observer=Observer())
-    text = (tmp_path / RESULTS).read_text(encoding="utf-8")
-    interrupted = against_gaps(tmp_path, Comparison.from_json(text))
-
-    ended = made(Comparison.from_json(text), tmp_path, Made(busy=(2,)))
-
-    assert interrupted.count == 5 and interrupted.differences == ()
-    assert against_gaps(tmp_path, ended).differences == ()
-    for run in ended.runs:
-        kept = (tmp_path / run.log_dir).parent / LOAD_FILE
-        assert Load.from_json(kept.read_text(encoding="utf-8")) == run.load
-    assert {len(run.previous or "") for run in ended.runs[1:]} == {64}
 
 
 def test_a_disturbed_round_is_made_again_at_the_end(tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ def test_what_is_still_in_the_way_does_not_use_up_the_restarts(
 ) -> None:
     """A full disk ends each start within a second; so the third waits. Nobody else does."""
     waited: list[float] = []
-    monkeypatch.setattr(attempts, "_wait", lambda seconds, interrupts: waited.append(seconds))
+    monkeypatch.setattr(attempts, "wait", lambda seconds, interrupts: waited.append(seconds))
 
     run_of(tmp_path, [(FAILED, 12, 30), (FAILED, 0, 0), (FAILED, 4, 20), (FAILED, 1, 16)], 3)
 

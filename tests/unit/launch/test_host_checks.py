@@ -13,7 +13,7 @@ import pytest
 from launch import Site
 from launch.interrupts import Interrupts
 from launch.remote import host_checks, host_facts, ssh
-from launch.remote.host_checks import check_hosts, usable_hosts
+from launch.remote.host_checks import HostFacts, check_hosts, usable_hosts
 from launch.remote.host_facts import interfaces
 from launch.site import interface_to
 from ringside_core.code_version import code_version
@@ -99,8 +99,7 @@ def test_facts_of_good_hosts(network: Network) -> None:
     facts = check_hosts(network.placement, network.site, folder=network.folder)
 
     assert list(facts) == ["a", "b"]
-    assert facts["b"].address == "10.0.0.2"
-    assert (facts["b"].interface, facts["b"].cores, facts["b"].versions) == ("eth7", 4, VERSIONS)
+    assert facts["b"] == HostFacts(address="10.0.0.2", interface="eth7", cores=4)
 
 
 def test_a_run_without_a_hostfile_is_not_asked_about(site: Site, tmp_path: Path) -> None:
@@ -290,7 +289,6 @@ def test_this_very_machine_is_ready(tmp_path: Path) -> None:
     )
 
     assert facts["localhost"].interface == ""
-    assert abs(facts["localhost"].clock_offset_s) < 60
     assert not list(tmp_path.iterdir())
 
 

@@ -34,17 +34,10 @@ SHM = (
 SSH = "ssh -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=5 -o ServerAliveCountMax=3"
 
 
-def test_serial(plan_of: PlanOf) -> None:
-    """A serial run is one process."""
-    plan = plan_of("serial", replicas=1)
-
-    assert plan.render() == f"{MARK} {TRAIN}\n"
-    assert plan.expects == ("rank-0",)
-
-
-def test_mirrored_of_two_replicas(plan_of: PlanOf) -> None:
-    """Two mirrored replicas are logical devices of one process."""
-    plan = plan_of("mirrored", replicas=2)
+@pytest.mark.parametrize(("backend", "replicas"), [("serial", 1), ("mirrored", 2)])
+def test_one_process(backend: str, replicas: int, plan_of: PlanOf) -> None:
+    """A serial run is one process; so is a mirrored one, whose replicas are logical devices."""
+    plan = plan_of(backend, replicas=replicas)
 
     assert plan.render() == f"{MARK} {TRAIN}\n"
     assert plan.expects == ("rank-0",)
@@ -283,11 +276,6 @@ def test_this_machine(tmp_path: Path) -> None:
     assert not first.is_local("elsewhere.example.org")
     assert Path(first.root, "launch", "site.py").is_file()
     assert first.run_id != second.run_id
-
-
-def test_ports_differ() -> None:
-    """No port is given twice."""
-    assert len(set(free_ports(50))) == 50
 
 
 def test_two_launches_side_by_side_draw_different_ports() -> None:

@@ -10,7 +10,6 @@ from launch import Plan
 from ringside_core.specs import (
     RefusalError,
     assign_slots,
-    parse_hostfile,
     read_hostfile,
 )
 
@@ -116,10 +115,3 @@ def test_the_hostfiles_that_come_with_ringside(name: str) -> None:
     hosts = read_hostfile(HOSTFILES / name)
 
     assert sum(host.slots for host in assign_slots(hosts, 4)) == 4
-
-
-@pytest.mark.parametrize("text", ["a slots=0", "a slots=two", "a 2", "a\na", "", "# nobody"])
-def test_a_malformed_hostfile(text: str, plan_of: PlanOf) -> None:
-    """A hostfile that cannot be read is refused before anything is planned."""
-    with pytest.raises(RefusalError):
-        parse_hostfile(text)

@@ -217,21 +217,17 @@ def test_a_command_has_nothing_to_read(asked: Asked) -> None:
     assert asked(DIRECT, "a", line="cat; echo me") == {"a": "me\n"}
 
 
-@pytest.mark.parametrize("line", ["yes", "yes >&2", "yes >&2 & yes", "yes | tr -d '\\n'"])
-def test_a_command_that_says_too_much(
-    line: str, asked: Asked, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("script", "line"),
+    [(DIRECT, "yes"), (DIRECT, "yes >&2"), (DIRECT, "yes | tr -d '\\n'"), ("exec yes", "")],
+)
+def test_who_says_too_much(
+    script: str, line: str, asked: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its output is read only up to a limit, so that memory does not run out."""
+    """A command, or a login shell, is read only up to a limit, so that memory does not run out."""
     monkeypatch.setattr(ssh, "MOST_BYTES", 2 << 20)
 
-    assert asked(DIRECT, "a", line=line) == {"a": NoAnswer(why="it says more than 2 MiB")}
-
-
-def test_a_login_shell_that_says_too_much(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same limit holds for its text."""
-    monkeypatch.setattr(ssh, "MOST_BYTES", 2 << 20)
-
-    assert asked("exec yes", "a") == {"a": NoAnswer(why="it says more than 2 MiB")}
+    assert asked(script, "a", line=line) == {"a": NoAnswer(why="it says more than 2 MiB")}
 
 
 def test_too_many_open_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -275,11 +271,6 @@ def test_too_many_open_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert starts == 16 * len(commands)
     assert {0, 1, 2} <= heard
     assert len(commands) not in heard
-
-
-def test_nobody_is_asked() -> None:
-    """Then nobody answers."""
-    assert ask_all({}, limit_s=LIMIT_S) == {}
 
 
 def test_a_host_that_hangs_is_named_alone(asked: Asked) -> None:

@@ -73,7 +73,6 @@ def communication(
     """All-reduces of a ring between the first hosts, and the link between two of them."""
     timings = tuple(
         Timing(
-            operation="allreduce",
             size_bytes=size,
             seconds=((ring_s(ranks, size, alpha, beta),) * ranks,) * 3,
             wrong=0,

@@ -1,4 +1,4 @@
-"""Made-up times of collectives: input for tests, never a measurement."""
+"""Made-up times of all-reduces: input for tests, never a measurement."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from tests.unit.stats.factory import MACHINE
 
 
 def communication(random: Any) -> Communication:
-    """Collectives of three stacks, by t(n) = α + β·n with noise; a fourth that is not there."""
+    """All-reduces of four stacks, by t(n) = α + β·n with noise; a fifth that is not there."""
     stacks = {"mpi": (12e-6, 0.25e-9), "horovod gloo": (90e-6, 0.9e-9)}
     stacks |= {"horovod mpi": (45e-6, 0.35e-9), "tf.distribute RING": (160e-6, 1.1e-9)}
     sizes = [4**power * 4096 for power in range(9)]
@@ -23,15 +23,13 @@ def communication(random: Any) -> Communication:
             cores=((0,), (1,)),
             timings=tuple(
                 Timing(
-                    operation=operation,
                     size_bytes=size,
                     wrong=0,
                     seconds=tuple(
-                        tuple(factor * (alpha + beta * size) * random.lognormal(0, 0.05, 2))
+                        tuple((alpha + beta * size) * random.lognormal(0, 0.05, 2))
                         for _ in range(5)
                     ),
                 )
-                for operation, factor in (("allreduce", 1.0), ("broadcast", 0.6))
                 for size in sizes
             ),
         )
@@ -45,5 +43,4 @@ def communication(random: Any) -> Communication:
         code_version="c0de" * 16,
         num_ranks=2,
         stacks=(*made, StackTimings(stack="horovod nccl", outcome=absent)),
-        add_seconds_per_byte=0.12e-9,
     )

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ringside.report import write_report
-from ringside_core.specs import LOAD_FILE, Comparison, Load, MachineCounts, Run, Shared, write_whole
+from ringside_core.specs import Comparison, Load, MachineCounts, Run, Shared, write_whole
 from tests.unit.report.proofs import verified
 from tests.unit.stats.factory import (
     STARTED_UNIX_S,
@@ -100,8 +100,6 @@ def write_folder(folder: Path) -> Path:
         for one in run.records:
             place = (folder / run.log_dir).parent / "records" / f"{one.task}.json"
             write_whole(place, one.to_json())
-        if run.load is not None:
-            write_whole((folder / run.log_dir).parent / LOAD_FILE, run.load.to_json())
     for index, proof in enumerate(comparison.certificates):
         write_whole(folder / "certificates" / f"{index}.json", proof.to_json())
     write_report(comparison, folder)

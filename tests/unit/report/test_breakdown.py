@@ -1,17 +1,13 @@
 """What a report says of the parts of a step, and of the difference between two arms."""
 
-import statistics
 from dataclasses import replace
-
-import pytest
 
 from ringside.report.blocks import Heading
 from ringside.report.sections.breakdown import Breakdowns, breakdown_section
 from ringside.stats.breakdown import Breakdown, Part
 from ringside.stats.figure import Figure, Interval
-from tests.unit.report.bout import DISTURBED, bout
 from tests.unit.report.judged import tables
-from tests.unit.report.views import bout_plots, bout_view
+from tests.unit.report.views import bout_plots
 
 
 def estimate(value: float, half: float = 0.05) -> Figure:
@@ -28,8 +24,8 @@ def test_parts_that_were_not_measured_say_how() -> None:
 def test_the_difference_names_the_part_that_does_most_of_it() -> None:
     """In the direction of the whole; a part in the other direction is not its cause."""
     parts = (
-        Part("input", estimate(0.8), "feeding"),
-        Part("exposed communication", estimate(-1.2), "waiting"),
+        Part("input", estimate(0.8)),
+        Part("exposed communication", estimate(-1.2)),
     )
     difference = Breakdown("A", estimate(-0.5), parts, estimate(-0.1, 0.2), less="B")
     one = Breakdown("A", estimate(3.0), parts, estimate(3.4), "compute: not run")
@@ -69,7 +65,7 @@ def test_one_round_does_not_tell_whether_parts_add_up() -> None:
     """Without an interval a remainder is called neither chance nor more."""
     why = "1 round: too few for an interval, 3 are needed"
     once = Figure(2.96, why, n=1)
-    parts = (Part("exposed communication", Figure(1.0, why, n=1), "waiting"),)
+    parts = (Part("exposed communication", Figure(1.0, why, n=1)),)
     difference = Breakdown("A", Figure(3.96, why, n=1), parts, once, less="B")
 
     answer = breakdown_section(Breakdowns((Breakdown("A", once, parts, once),), difference)).answer
@@ -82,7 +78,7 @@ def test_one_round_does_not_tell_whether_parts_add_up() -> None:
 
 def test_a_part_that_covers_0_is_no_cause() -> None:
     """It is the largest, but its interval says how little that means."""
-    parts = (Part("input", estimate(-0.064, 0.08), "feeding"),)
+    parts = (Part("input", estimate(-0.064, 0.08)),)
     difference = Breakdown("A", estimate(-0.22), parts, estimate(-0.136, 0.15), less="B")
 
     answer = breakdown_section(
@@ -91,32 +87,6 @@ def test_a_part_that_covers_0_is_no_cause() -> None:
 
     assert "no single part differs from 0 for certain; the largest is input, -0.064 ms [" in answer
     assert "The remainder is -0.136 ms, 62 % of the difference; with this noise it can" in answer
-
-
-def test_the_way_to_the_target_is_broken_down_too() -> None:
-    """Start-up, seconds for an epoch and epochs add up to the whole."""
-    labels = ("horovod:controller=mpi ×2", "multi_worker_mirrored:steps_per_execution=10 ×2")
-    times = [
-        {
-            run.round: next(
-                one.end_since_process_start_s
-                for one in run.records[0].epochs
-                if one.validation["accuracy"] >= 0.9
-            )
-            for run in bout().runs
-            if run.arm == label and run.outcome.completed and run.round != DISTURBED
-        }
-        for label in labels
-    ]
-    both = times[0].keys() & times[1].keys()
-    whole = statistics.fmean(times[0][number] - times[1][number] for number in both)
-
-    rows = tables(*bout_view().section("breakdown").blocks)["Parts of the time to the target"].rows
-
-    parts = {row[0].main: float(row[1].main) for row in rows}
-    assert parts["whole"] == pytest.approx(whole, abs=6e-4)
-    assert sum(parts.values()) - parts["whole"] == pytest.approx(whole, abs=2e-3)
-    assert parts["epochs (convergence)"] == 0  # all need three
 
 
 def test_parts_are_drawn_so_that_they_add_up() -> None:

@@ -1,10 +1,10 @@
-"""The last lines on a terminal: one plain sentence, and one thing to do next."""
+"""The last line on a terminal: one thing to do next."""
 
 from dataclasses import replace
 
 import pytest
 
-from ringside.report.ending import headline, next_step
+from ringside.report.ending import next_step
 from ringside.stats.figure import Figure, Interval, Spread
 from ringside.stats.summary import Summary
 from ringside_core.specs import Outcome, Rounds
@@ -12,56 +12,8 @@ from tests.unit.report.judged import bare, judged, verdict
 
 BEST = verdict("horovod ×2", "mirrored ×2", 1.25, "faster")
 TIE = verdict("horovod ×2", "mirrored ×2", 1.02, "cannot tell")
-GAIN = verdict("horovod ×2", "serial", 1.5, "faster")
-LOSS = verdict("serial", "horovod ×2", 1.25, "faster")
-UNKNOWN = verdict("horovod ×2", "serial", 1.02, "cannot tell")
-FEW = replace(BEST, ratio=Figure(1.25, "2 rounds: too few", n=2), word="cannot tell")
 FAILED = Outcome(kind="failed", error_class="OSError", reason="no route to host")
 ASKED = Rounds(least=3, most=100, interval_width=0.05, budget_s=600)
-
-
-@pytest.mark.parametrize(
-    ("summary", "sentence"),
-    [
-        (
-            judged(BEST, GAIN),
-            "With 2 replicas, Horovod is 1.25× as fast as tf.distribute; "
-            "horovod ×2 is 1.50× as fast as serial, without distribution.",
-        ),
-        (
-            judged(BEST, LOSS),
-            "With 2 replicas, Horovod is 1.25× as fast as tf.distribute; "
-            "serial, without distribution, is faster than horovod ×2.",
-        ),
-        (
-            judged(TIE, UNKNOWN),
-            "With 2 replicas, Horovod and tf.distribute cannot be told apart.",
-        ),
-        (
-            judged(FEW, UNKNOWN),
-            "With 2 replicas, there is no verdict on Horovod and tf.distribute.",
-        ),
-        (
-            judged(comparison=bare({("horovod", 2): 1.0})),
-            "With 2 replicas, horovod ×2 is the only arm.",
-        ),
-        (judged(comparison=bare().replace(certificates=())), "No arm can be ranked."),
-    ],
-    ids=["gains", "loses", "tie", "few rounds", "alone", "not verified"],
-)
-def test_one_plain_sentence(summary: Summary, sentence: str) -> None:
-    """Of the largest size; it says whether distribution gains anything, where that is known."""
-    assert headline(summary) == sentence
-
-
-def test_arms_of_one_family_are_named() -> None:
-    """The families would not tell them apart."""
-    both = bare({("mirrored", 2): 0.8, ("multi_worker_mirrored", 2): 1.0})
-    first = verdict("mirrored ×2", "multi_worker_mirrored ×2", 1.25, "faster")
-
-    assert headline(judged(first, comparison=both)) == (
-        "With 2 replicas, mirrored ×2 is 1.25× as fast as multi_worker_mirrored ×2."
-    )
 
 
 def reached(summary: Summary, missed_by: str = "") -> Summary:

@@ -41,7 +41,7 @@ from tests.unit.stats.factory import (
 
 ROOT = Path(__file__).resolve().parents[3]
 FAILED = Outcome(kind="failed", error_class="OSError", reason="no route to host")
-FILES = {"report.html", "report.md", "results.json", "results.csv", "samples.csv", "mllog.txt"}
+FILES = {"report.html", "report.md", "results.json", "results.csv", "samples.csv"}
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +83,6 @@ def test_every_file_is_written_whole(tmp_path: Path, monkeypatch: pytest.MonkeyP
         "results.json",
         "samples.csv",
         "results.csv",
-        "mllog.txt",
         "report.md",
         "report.html",
     ):
@@ -210,7 +209,7 @@ def test_headings_are_in_order_and_plots_can_be_read_aloud(folder: Path) -> None
 
     assert levels[0] == 1 and levels.count(1) == 1
     assert all(below <= above + 1 for above, below in itertools.pairwise(levels))
-    assert len(labels) == 2 + 6  # verdicts of two sizes, and the plots
+    assert len(labels) == 2 + 5  # verdicts of two sizes, and the plots
     assert re.fullmatch(r"1\.\d\d×, faster", labels[0])
     assert "Highest: horovod:controller=mpi ×2" in labels[2]
     assert ("html", "lang", "en") in page.attributes
@@ -319,7 +318,6 @@ def test_markdown_fits_into_a_comment_on_github(folder: Path) -> None:
 
     assert len(text) < 65_536
     assert "All 272 runs: see [report.html](report.html) and [results.csv](results.csv)." in text
-    assert "Every process of the last run of each arm: see [report.html](report.html)." in text
 
 
 def test_advice_leads_to_its_section(folder: Path) -> None:

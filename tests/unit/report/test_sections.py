@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ringside.report.blocks import Table, Terms, Text
+from ringside.report.blocks import Terms, Text
 from ringside.report.sections.accuracy import accuracy_section
 from ringside.report.sections.caveats import caveats
 from ringside.report.sections.definitions import DEFINITIONS
@@ -116,7 +116,7 @@ def test_too_few_seeds_give_no_time_to_accuracy() -> None:
     """MLPerf's rule needs five runs; the cell says so."""
     comparison = bare()
 
-    section = accuracy_section(comparison, summarize(comparison), "")
+    section = accuracy_section(comparison, summarize(comparison))
 
     assert section.answer.startswith("No comparable arm has a time to accuracy: ")
     assert {row[3].main for row in tables(*section.blocks)[LEARNING].rows} == {"–"}
@@ -178,7 +178,7 @@ def test_results_name_the_highest_throughput() -> None:
         100 / run.records[0].epochs[1].train_s for run in comparison.runs if run.arm == "horovod ×2"
     ]
 
-    section = results_section(summary, Table((), ()), ())
+    section = results_section(summary)
 
     mean = math.exp(statistics.fmean(map(math.log, rates)))
     assert f"The highest throughput is {mean:.0f} examples/s [" in section.answer

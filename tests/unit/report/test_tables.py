@@ -1,9 +1,6 @@
 """Cells of the tables of arms, and captions: what a reader could take for something else."""
 
-from dataclasses import replace
-
 from ringside.report.blocks import Folded, Text
-from ringside.report.plots import plots_of
 from ringside.report.sections.accuracy import accuracy_section
 from ringside.report.sections.resources import resources_table
 from ringside.report.sections.speed import results_section
@@ -18,22 +15,20 @@ from tests.unit.report.views import bout_plots, bout_view
 
 
 def test_an_efficiency_has_its_unit_and_its_base() -> None:
-    """Value and interval are percentages of the arm that is named; slots only where they differ."""
+    """Value and interval are percentages of the arm that is named."""
     (row, *_) = judged().arms
     value = Efficiency(0.871, interval=Interval(0.844, 0.902), base="serial ×9")
 
     cell = efficiency_cell(value, row, "none")
-    padded = efficiency_cell(replace(value, slots_ratio=1.25), row, "none")
 
     assert (cell.main, cell.note) == ("87 %", "[84, 90] % of serial ×9")
-    assert (padded.main, padded.note) == ("87 %", "[84, 90] % of serial ×9; 109 % in slots")
 
 
 def test_an_arm_without_a_base_says_which_is_missing() -> None:
     """Its group at one replica, or serial; a twin names its arm."""
     summary = summarize(bare({("horovod", 2): 1.0, ("mirrored", 2): 2.0}))
     rows = {row[0].main: row for row in results_table(summary).rows}
-    twin = next(row for row in bout_view().results.rows if "again" in row[0].main)
+    twin = next(row for row in results_table(bout_view().summary).rows if "again" in row[0].main)
 
     assert [cell.note for cell in rows["horovod ×2"][3:5]] == [
         "no horovod ×1",
@@ -48,7 +43,7 @@ def test_the_reason_of_a_missing_interval_stands_once_below() -> None:
     summary = summarize(comparison)
 
     table = results_table(summary)
-    section = results_section(summary, table, ())
+    section = results_section(summary)
 
     assert {row[2].note.partition("] ")[2] for row in table.rows} == {"n=2, no interval"}
     reason = "Where there is no interval: 2 rounds: too few for an interval, 3 are needed."
@@ -73,14 +68,6 @@ def test_all_that_was_run_is_in_the_lead() -> None:
     assert "3 arms × 4 rounds on" in view_of(small()).lead
 
 
-def test_several_steps_at_once_are_told_of_the_distribution() -> None:
-    """Means of several steps scatter less than single steps."""
-    plots = {plot.name: plot for plot in plots_of(view_of(small()))}
-
-    assert "runs several steps at once, each time is the mean" in bout_plots()["steps"].caption
-    assert "several steps at once" not in plots["steps"].caption
-
-
 def test_processes_are_counted_in_all() -> None:
     """The number covers all processes; the note names those without a replica."""
     (column,) = [one for one in resources_table([]).columns if one.name == "Processes"]
@@ -91,7 +78,7 @@ def test_processes_are_counted_in_all() -> None:
 def test_the_rule_of_no_interval_is_said_once() -> None:
     """The cell has the number of runs; the text above has the rule."""
     view = bout_view()
-    section = accuracy_section(view.comparison, view.summary, "")
+    section = accuracy_section(view.comparison, view.summary)
     text, table = section.blocks[:2]
 
     assert isinstance(text, Text) and text.text.count("has no interval") == 1

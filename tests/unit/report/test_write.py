@@ -11,7 +11,7 @@ from ringside.report.write import write_pages
 from ringside_core.specs import Comparison
 from tests.unit.report.small import small
 
-PAGES = {"report.html", "report.md", "results.csv", "samples.csv", "mllog.txt"}
+PAGES = {"report.html", "report.md", "results.csv", "samples.csv"}
 
 
 @pytest.fixture
@@ -31,7 +31,6 @@ def contents(folder: Path) -> dict[str, bytes]:
     "where",
     [
         "ringside.report.html.render_html",
-        "ringside.report.mllog.render_mllog",
         "ringside.report.data.render_csv",
     ],
 )

@@ -183,7 +183,7 @@ def test_a_long_input_is_cut_in_the_message() -> None:
 
 
 def test_every_float_survives_the_file() -> None:
-    """To the last bit; digests and second computations rely on it."""
+    """To the last bit; digests rely on it."""
     generator = random.Random(3)
     ends = sorted(generator.random() * 10.0 ** generator.randint(-9, 5) for _ in range(5000))
     one = record(spec_of("serial"), [epoch(ends[-1], step_end_s=ends)])

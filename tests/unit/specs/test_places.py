@@ -211,3 +211,89 @@ def test_tasks_reach_each_other_past_a_proxy(environment: dict[str, str], value:
     cluster = Cluster(chief=("127.0.0.1:1",), worker=("127.0.0.1:2", "b:1"))
 
     assert cluster.unproxied(environment) == value
+
+
+PMI = {"PMI_RANK": "1", "PMI_SIZE": "2"}
+SRUN = {
+    "SLURM_JOB_ID": "7",
+    "SLURM_STEP_ID": "0",
+    "SLURM_PROCID": "1",
+    "SLURM_STEP_NUM_TASKS": "2",
+    "SLURM_STEP_NODELIST": "a",
+    "SLURM_STEP_TASKS_PER_NODE": "2",
+}
+ONE_TASK = {**SRUN, "SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1"}
+TORCH = {"RANK": "0", "WORLD_SIZE": "2"}
+
+
+def node_a(nodelist: str) -> tuple[str, ...]:
+    """What Slurm would answer."""
+    return (nodelist,)
+
+
+@pytest.mark.parametrize(
+    ("env", "words"),
+    [
+        ({**PMI, "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2"}, "1 of 2 of MPICH or Intel MPI"),
+        ({"PMI_ID": "1", "PMI_PORT": "a:1", "MPI_LOCALRANKID": "1"}, "1 of MPICH or Intel MPI"),
+        ({**PMI, "PALS_RANKID": "1", "PALS_LOCAL_RANKID": "0"}, "1 of 2 of Cray PALS"),
+        ({"PALS_RANKID": "0"}, "0 of Cray PALS"),
+        ({"ALPS_APP_PE": "3"}, "3 of Cray ALPS"),
+        ({"MV2_COMM_WORLD_RANK": "0", "MV2_COMM_WORLD_SIZE": "8"}, "0 of 8 of MVAPICH2"),
+        ({**PMI, "FLUX_TASK_RANK": "1", "FLUX_JOB_SIZE": "2"}, "1 of 2 of Flux"),
+        ({"JSM_NAMESPACE_RANK": "1", "JSM_NAMESPACE_SIZE": "2"}, "1 of 2 of jsrun"),
+        ({"MPI_RANKID": "1", "MPI_NRANKS": "2"}, "1 of 2 of Platform MPI"),
+        ({"MPT_MPI_RANK": "1"}, "1 of HPE MPT"),
+        ({"PMIX_RANK": "1", "PMIX_NAMESPACE": "x"}, "1 of PMIx"),
+        ({**TORCH, "LOCAL_RANK": "0", "TORCHELASTIC_RUN_ID": "none"}, "0 of 2 of torchrun"),
+        ({**TORCH, "MASTER_ADDR": "a"}, "0 of 2 of torchrun or its like"),
+        # Within a step of Slurm that did not start these processes itself.
+        ({**ONE_TASK, **PMI}, "1 of 2 of MPICH"),
+        ({**SRUN, "PMI_RANK": "3", "PMI_SIZE": "4"}, "3 of 4 of MPICH"),
+        ({**SRUN, **TORCH, "WORLD_SIZE": "8", "TORCHELASTIC_RUN_ID": "7"}, "0 of 8 of torchrun"),
+        ({**ONE_TASK, **TORCH}, "0 of 2 of torchrun"),
+    ],
+)
+def test_a_launcher_that_is_not_served_is_refused(env: dict[str, str], words: str) -> None:
+    """It starts several processes that know nothing of each other: each would train serially."""
+    with pytest.raises(RefusalError, match=words) as refused:
+        read_surroundings(env, node_a)
+
+    assert "horovodrun, Open MPI's mpirun, srun or a TF_CONFIG" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("env", "kind", "place"),
+    [
+        ({"PMI_RANK": "0", "PMI_SIZE": "1"}, "alone", (0, 1)),
+        ({"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0"}, "alone", (0, 1)),
+        ({"RANK": "gold", "WORLD_SIZE": "large"}, "alone", (0, 1)),
+        ({"RANK": "3"}, "alone", (0, 1)),
+        ({"PMI_RANK": "", "PMI_SIZE": ""}, "alone", (0, 1)),
+        (SRUN, "slurm", (1, 2)),
+        ({**SRUN, **PMI}, "slurm", (1, 2)),  # srun --mpi=pmi2
+        ({**SRUN, "PMIX_RANK": "1"}, "slurm", (1, 2)),  # srun --mpi=pmix
+        ({**SRUN, **PMI, "PALS_RANKID": "1"}, "slurm", (1, 2)),  # srun --mpi=cray_shasta
+        ({**SRUN, **TORCH}, "slurm", (1, 2)),  # which a batch script exports to all tasks
+        ({**ONE_TASK, "PMIX_RANK": "0"}, "alone", (0, 1)),  # srun --pty bash
+        (
+            {
+                "OMPI_COMM_WORLD_RANK": "1",
+                "OMPI_COMM_WORLD_SIZE": "2",
+                "OMPI_COMM_WORLD_LOCAL_RANK": "1",
+                "OMPI_COMM_WORLD_LOCAL_SIZE": "2",
+                "PMIX_RANK": "1",
+                **TORCH,
+            },
+            "mpirun", (1, 2),
+        ),
+        ({"TF_CONFIG": tf_config({"worker": ["a:1", "a:2"]}), **PMI}, "tf_config", (0, 2)),
+    ],
+)  # fmt: skip
+def test_variables_of_other_launchers_disturb_no_launcher_that_is_served(
+    env: dict[str, str], kind: str, place: tuple[int, int]
+) -> None:
+    """srun and Open MPI set some of them too; a launcher of one process is as good as none."""
+    found = read_surroundings(env, node_a)
+
+    assert (found.kind, (found.rank, found.size)) == (kind, place)

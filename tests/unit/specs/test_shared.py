@@ -5,7 +5,8 @@ import json
 import pytest
 
 from ringside_core.specs import Comparison, RefusalError, Shared
-from tests.unit.stats.factory import arm_of, comparison_of, spec_of
+from tests.unit.report.bout import bout
+from tests.unit.stats.factory import spec_of
 
 
 def test_one_of_the_two_batches_is_given() -> None:
@@ -20,19 +21,14 @@ def test_one_of_the_two_batches_is_given() -> None:
             shared.replace(**batches)
 
 
-def test_a_file_of_schema_6_is_read() -> None:
-    """It had what became of deliberate mistakes."""
-    new = comparison_of([arm_of("serial")], [])
-    body = {**json.loads(new.to_json()), "detection": {"arms": ["serial"]}, "schema_version": 6}
-
-    assert Comparison.from_json(json.dumps(body)) == new
-
-
 def test_a_file_of_schema_5_is_read() -> None:
-    """There `shared` had the cores and threads of a replica as fields of its own."""
-    new = comparison_of([arm_of("serial")], [])
-    body = json.loads(new.to_json())
+    """There `shared` had cores and threads as fields of its own, and runs had hashes."""
+    new = bout()
+    body = json.loads(new.to_json()) | {"last_run": "0" * 64}
+    for run in [*body["runs"], *(trial["run"] for trial in body["trials"])]:
+        run["previous"] = "0" * 64
     resources = body["shared"].pop("resources")
+    body["detection"] = {"arms": ["serial"]}  # what became of deliberate mistakes
     body["shared"] |= {
         "cores_per_replica": resources["cores_per_replica"],
         "intra_op_threads_per_replica": resources["intra_op_threads"],

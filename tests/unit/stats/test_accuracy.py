@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ringside.stats.accuracy import ArmAccuracy, accuracy_of, olympic_mean, target_breakdown
+from ringside.stats.accuracy import ArmAccuracy, accuracy_of, olympic_mean
 from ringside_core.specs import (
     Arm,
     Comparison,
@@ -25,7 +25,7 @@ from tests.unit.stats.factory import (
 )
 
 LAUNCHER_S = 2.0  # of the start-up
-SERIAL, HOROVOD = arm_of("serial"), arm_of("horovod", 2)
+SERIAL = arm_of("serial")
 
 
 def run_to(
@@ -55,13 +55,6 @@ def run_to(
 def row_of(comparison: Comparison, label: str) -> ArmAccuracy:
     """Of one arm."""
     return {row.label: row for row in accuracy_of(comparison)}[label]
-
-
-def of_epochs(mine: Sequence[int | None], theirs: Sequence[int | None]) -> Comparison:
-    """Horovod and serial, with these epochs to the target in each round."""
-    runs = [run_to(HOROVOD, one, number) for number, one in enumerate(mine)]
-    runs += [run_to(SERIAL, one, number) for number, one in enumerate(theirs)]
-    return comparison_of([SERIAL, HOROVOD], runs)
 
 
 def test_fastest_and_slowest_are_dropped() -> None:
@@ -158,76 +151,3 @@ def test_breakdown_arms_have_no_time() -> None:
     lame = arm_of("serial").replace(label="lame", group="lame", ablation="no_input")
 
     assert [row.label for row in accuracy_of(comparison_of([SERIAL, lame], []))] == ["serial"]
-
-
-def test_fewer_epochs_than_the_reference_beyond_chance_are_flagged() -> None:
-    """One epoch less with each of six seeds happens by chance once in 64 times."""
-    flagged = row_of(of_epochs([4] * 6, [5] * 6), HOROVOD.label).too_fast
-
-    assert flagged == (
-        "it meets the target after 4.0 epochs, serial after 5.0 (6 seeds, p = 0.016): "
-        "it does not train the same"
-    )
-
-
-@pytest.mark.parametrize(
-    ("mine", "theirs"),
-    [
-        ([5] * 6, [5] * 6),
-        ([6] * 6, [5] * 6),
-        ([4, 5, 5, 5, 5, 5], [5] * 6),
-        ([4, 6, 4, 6, 4, 5], [5] * 6),
-        ([4] * 4, [5] * 4),
-        ([None] * 6, [5] * 6),
-    ],
-    ids=["equal", "slower", "one seed", "both ways", "four seeds", "never"],
-)
-def test_chance_is_not_flagged(mine: Sequence[int | None], theirs: Sequence[int | None]) -> None:
-    """Equal, slower, or too few differences to be more than chance."""
-    assert row_of(of_epochs(mine, theirs), HOROVOD.label).too_fast == ""
-
-
-def test_a_reference_that_never_arrives_counts_as_late() -> None:
-    """It needs more epochs than it trained, so an arm that arrives is flagged."""
-    assert "after 9.0" in row_of(of_epochs([5] * 6, [None] * 6), HOROVOD.label).too_fast
-
-
-def test_seeds_are_compared_with_themselves() -> None:
-    """Seeds differ more than arms do; only pairs of one seed show one epoch less."""
-    spread = [3, 4, 5, 6, 7, 8]
-    less = [one - 1 for one in spread]
-
-    assert row_of(of_epochs(less, spread), HOROVOD.label).too_fast != ""
-    assert row_of(of_epochs(less, spread[::-1]), HOROVOD.label).too_fast == ""
-
-
-def test_another_global_batch_is_not_compared() -> None:
-    """A larger batch takes other steps and may need more or fewer of them."""
-    runs = [run_to(HOROVOD, 4, k, global_batch=64) for k in range(6)]
-    runs += [run_to(SERIAL, 5, k) for k in range(6)]
-
-    assert row_of(comparison_of([SERIAL, HOROVOD], runs), HOROVOD.label).too_fast == ""
-
-
-def test_the_gap_in_time_is_start_up_throughput_and_convergence() -> None:
-    """8 + 4·3 s against 6 + 5·2 s: each part by hand, and their sum."""
-    runs = [run_to(HOROVOD, 4, k, startup_s=8.0, s_per_epoch=3.0) for k in range(3)]
-    runs += [run_to(SERIAL, 5, k) for k in range(3)]
-
-    gap = target_breakdown(comparison_of([SERIAL, HOROVOD], runs), HOROVOD.label, "serial")
-
-    assert gap.whole_s.value == pytest.approx(4)
-    assert gap.startup_s.value == pytest.approx(2)
-    assert gap.throughput_s.value == pytest.approx(1 * 4.5)
-    assert gap.convergence_s.value == pytest.approx(-1 * 2.5)
-    assert gap.whole_s.n == 3
-
-
-def test_the_gap_in_time_needs_rounds_in_which_both_arrive() -> None:
-    """A round in which one does not arrive has no difference."""
-    one = target_breakdown(of_epochs([4, None, 5], [None, 5, 5]), HOROVOD.label, "serial")
-    none = target_breakdown(of_epochs([4, None], [None, 5]), HOROVOD.label, "serial")
-
-    assert one.whole_s.n == 1
-    assert one.whole_s.value == pytest.approx(0)
-    assert none.convergence_s.reason == "in no round both met the target"

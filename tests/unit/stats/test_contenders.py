@@ -25,12 +25,12 @@ def test_headlines_and_serial_are_asked_first() -> None:
     summary = summarize(bare(SECONDS))
     apart = {frozenset(("mirrored ×2", "central_storage ×2"))}
 
-    asked = questions(summary.arms, "serial", apart)
+    contests, asked_first, others = questions(summary.arms, "serial", apart)
 
-    assert asked.contests[1] == Question("mirrored ×1", "horovod ×1")
-    assert asked.contests[2] == Question("mirrored ×2", "horovod ×2", 2, 1)
-    pairs = [frozenset((one.first, one.second)) for one in (*asked.first, *asked.others)]
-    assert len(asked.first) == 2 + 6
+    assert contests[1] == Question("mirrored ×1", "horovod ×1")
+    assert contests[2] == Question("mirrored ×2", "horovod ×2", 2, 1)
+    pairs = [frozenset((one.first, one.second)) for one in (*asked_first, *others)]
+    assert len(asked_first) == 2 + 6
     assert len(set(pairs)) == len(pairs) == 7 * 6 // 2
 
 
@@ -40,7 +40,7 @@ def test_two_of_one_family_are_chosen_from_all_that_could_be_second() -> None:
     summary = summarize(bare(arms))
     behind = frozenset(("multi_worker_mirrored ×2", "central_storage ×2"))
 
-    near, far = (questions(summary.arms, "", apart).first[0] for apart in ((), {behind}))
+    near, far = (questions(summary.arms, "", apart)[1][0] for apart in ((), {behind}))
 
     assert near == Question("mirrored ×2", "multi_worker_mirrored ×2", 2, 2)
     assert far == Question("mirrored ×2", "multi_worker_mirrored ×2")

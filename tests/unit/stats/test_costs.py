@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from ringside.stats import costs
-from ringside.stats.run_figures import process_figures
+from ringside.stats import run_figures
 from ringside_core.specs import Run
 from tests.unit.stats.factory import arm_of, epoch, record, run_of, spec_of
 
@@ -36,11 +35,9 @@ def test_pages_that_processes_of_a_machine_share_count_once() -> None:
     run = three_processes()
 
     alone = (10_000 - 3_000) + (10_000 - 4_000) + (10_000 - 3_000)
-    assert costs.peak_pss_bytes(run).value == alone + 4_000 + 3_000
-    each = [one.peak_pss_bytes.value for one in process_figures(run)]
-    assert each == [7_000 + 2_000, 6_000 + 2_000, 10_000]
+    assert run_figures.peak_pss_bytes(run).value == alone + 4_000 + 3_000
     for field in ({"peak_memory_bytes": 0}, {"shared_memory_bytes": None}):
-        silent = costs.peak_pss_bytes(three_processes(**field))
+        silent = run_figures.peak_pss_bytes(three_processes(**field))
         assert silent.reason == "a process did not record it"
 
 
@@ -57,10 +54,10 @@ def test_cpu_time_is_of_what_comes_after_start_up() -> None:
 
     for import_s in (5.0, 50.0):
         run = run_with(import_s)
-        assert costs.startup_cpu_s(run).value == 2 * import_s
-        per_1000 = costs.cpu_s_per_1000_examples(run).value
+        assert run_figures.startup_cpu_s(run).value == 2 * import_s
+        per_1000 = run_figures.cpu_s_per_1000_examples(run).value
         assert per_1000 == pytest.approx(1000 * 4.2 / (200 - 32))
-    for figure in (costs.startup_cpu_s, costs.cpu_s_per_1000_examples):
+    for figure in (run_figures.startup_cpu_s, run_figures.cpu_s_per_1000_examples):
         assert figure(run_with(None)).reason == "a process did not record it"
 
 
@@ -68,6 +65,6 @@ def test_a_training_of_one_step_has_no_cpu_time_after_it() -> None:
     """All its examples belong to the start-up."""
     run = run_of(ARM, [record(SPEC, [epoch(1.0, examples=30)], rank) for rank in (0, 1)])
 
-    assert costs.cpu_s_per_1000_examples(run).reason == (
+    assert run_figures.cpu_s_per_1000_examples(run).reason == (
         "all examples were trained in the first step"
     )

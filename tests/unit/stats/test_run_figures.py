@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ringside.stats import costs, run_figures
+from ringside.stats import run_figures
 from ringside.stats.step_times import (
     MARKED,
     counted_blocks,
@@ -124,28 +124,11 @@ def test_coordinator_keeps_the_time_of_an_asynchronous_run() -> None:
 
     assert run_figures.throughput_examples_s(run).value == pytest.approx(180 / 1.2)
     assert step_times_ms(run) == pytest.approx([100, 100, 300] * 2)
-    assert costs.peak_pss_bytes(run).value == 43_210
+    assert run_figures.peak_pss_bytes(run).value == 43_210
     # A second until the first step, which has 16 slots.
-    assert costs.startup_cpu_s(run).value == 1.0
-    assert costs.cpu_s_per_1000_examples(run).value == pytest.approx(1000 * 9 / (270 - 16))
+    assert run_figures.startup_cpu_s(run).value == 1.0
+    assert run_figures.cpu_s_per_1000_examples(run).value == pytest.approx(1000 * 9 / (270 - 16))
     assert run_figures.startup_s(run).value == 5.0
-
-
-def test_padding_is_what_the_slots_have_beyond_the_examples() -> None:
-    """40 examples in two steps of 32; of two workers, 90 examples in three steps of 16."""
-    both = run_of(ARM, [record(SPEC, [epoch(1.0, examples=40)] * 2, rank) for rank in (0, 1)])
-    alone = parameter_server_run()
-    alone = alone.replace(
-        records=(
-            alone.records[0].replace(
-                epochs=[one.replace(examples=42) for one in alone.records[0].epochs]
-            ),
-            *alone.records[1:],
-        )
-    )
-
-    assert run_figures.padding_share(both).value == pytest.approx(24 / 64)
-    assert run_figures.padding_share(alone).value == pytest.approx(6 / 48)
 
 
 def test_missing_process_gives_no_number() -> None:
@@ -156,8 +139,8 @@ def test_missing_process_gives_no_number() -> None:
         records=two_ranks([1.0, 1.0], [1.0, 1.0]).records[:1]
     )
 
-    assert costs.peak_pss_bytes(without_server).reason == ("3 of 4 processes left a record")
-    assert costs.cpu_s_per_1000_examples(without_server).value is None
+    assert run_figures.peak_pss_bytes(without_server).reason == ("3 of 4 processes left a record")
+    assert run_figures.cpu_s_per_1000_examples(without_server).value is None
     assert run_figures.throughput_examples_s(without_server).value is not None
     for figure in (run_figures.throughput_examples_s, run_figures.startup_s):
         assert figure(without_rank).value is None
@@ -216,7 +199,7 @@ def test_disagreeing_examples_are_refused_with_run_and_epoch() -> None:
     ]
 
     with pytest.raises(RefusalError) as refused:
-        run_figures.run_figures(run_of(ARM, records, number=1), "yes")
+        run_figures.run_figures(run_of(ARM, records, number=1))
 
     message = str(refused.value)
     assert "the same examples of each epoch" in message
@@ -228,7 +211,7 @@ def test_epochs_that_only_one_process_recorded_are_refused() -> None:
     records = [record(SPEC, [epoch(1.0)] * 3, 0), record(SPEC, [epoch(1.0)] * 2, 1)]
 
     with pytest.raises(RefusalError, match="epoch 3: rank-0 100, rank-1 none"):
-        run_figures.run_figures(run_of(ARM, records), "yes")
+        run_figures.run_figures(run_of(ARM, records))
 
 
 def test_disagreeing_numbers_of_steps_are_refused() -> None:
@@ -239,19 +222,17 @@ def test_disagreeing_numbers_of_steps_are_refused() -> None:
     ]
 
     with pytest.raises(RefusalError, match="the same steps of each epoch"):
-        run_figures.run_figures(run_of(ARM, records), "yes")
+        run_figures.run_figures(run_of(ARM, records))
 
 
 def test_failed_run_has_no_figures() -> None:
     """Half a run gives no number, whatever its records hold."""
     run = two_ranks([1.0, 1.0], [1.0, 1.0]).replace(outcome={"kind": "failed", "reason": "boom"})
 
-    figures = run_figures.run_figures(run, "yes")
+    figures = run_figures.run_figures(run)
 
-    for name in run_figures.FIGURES:
-        assert getattr(figures, name).value is None
-        assert getattr(figures, name).reason == "the run failed"
-    assert figures.each_example_once == "unknown"
+    assert figures.keys() == set(run_figures.FIGURES)
+    assert {(one.value, one.reason) for one in figures.values()} == {(None, "the run failed")}
 
 
 def epoch_of(durations: np.ndarray) -> EpochRecord:
@@ -274,20 +255,20 @@ def test_quantiles_are_those_of_the_slowest_ranks_steps() -> None:
     run, durations = many_steps()
     slowest = 1000 * durations[:, 1:].max(axis=0).ravel()
 
-    figures = run_figures.run_figures(run, "yes")
+    figures = run_figures.run_figures(run)
 
-    assert figures.step_time_ms.value == pytest.approx(np.median(slowest))
-    assert figures.step_p95_ms.value == pytest.approx(np.quantile(slowest, 0.95))
-    assert figures.step_p99_ms.value == pytest.approx(np.quantile(slowest, 0.99))
+    assert figures["step_time_ms"].value == pytest.approx(np.median(slowest))
+    assert figures["step_p95_ms"].value == pytest.approx(np.quantile(slowest, 0.95))
+    assert figures["step_p99_ms"].value == pytest.approx(np.quantile(slowest, 0.99))
 
 
 def test_a_quantile_needs_a_step_beyond_it() -> None:
     """4 steps cannot show what one in twenty takes."""
-    figures = run_figures.run_figures(two_ranks([1.0, 1.0, 1.0], [1.0, 1.0, 1.0]), "yes")
+    figures = run_figures.run_figures(two_ranks([1.0, 1.0, 1.0], [1.0, 1.0, 1.0]))
 
-    assert figures.step_time_ms.value == pytest.approx(500)
-    assert figures.step_p95_ms.reason == "4 step times: p95 needs 20"
-    assert figures.step_p99_ms.reason == "4 step times: p99 needs 100"
+    assert figures["step_time_ms"].value == pytest.approx(500)
+    assert figures["step_p95_ms"].reason == "4 step times: p95 needs 20"
+    assert figures["step_p99_ms"].reason == "4 step times: p99 needs 100"
 
 
 def test_rank_skew_is_the_spread_of_one_step_over_the_ranks() -> None:
@@ -346,47 +327,12 @@ def test_the_clock_costs_what_it_costs_the_process_that_pays_most() -> None:
         record(SPEC, epochs, 1, clock_s_per_step=2e-5),
     ]
 
-    known = run_figures.run_figures(run_of(ARM, ranks), "yes").clock_share
+    known = run_figures.run_figures(run_of(ARM, ranks))["clock_share"]
     silent = run_of(ARM, [ranks[0], ranks[1].replace(clock_s_per_step=None)])
-    unknown = run_figures.run_figures(silent, "yes").clock_share
+    unknown = run_figures.run_figures(silent)["clock_share"]
 
     assert known.value == pytest.approx(4e-5)
     assert unknown.reason == "a process did not record it"
-
-
-def test_every_process_has_figures_of_its_own() -> None:
-    """Each by its own clock, so the slower rank does not hide the quicker one."""
-    run, durations = many_steps()
-    own = run.records[1].replace(startup_s=6.5, peak_memory_bytes=2**29, cpu_s=3.0)
-    run = run.replace(records=(run.records[0], own.replace(clock_s_per_step=1e-5)))
-
-    first, second = run_figures.process_figures(run)
-
-    assert first.task == "rank-0"
-    for one, times in ((first, durations[0, 1:]), (second, durations[1, 1:])):
-        assert one.step_p50_ms.value == pytest.approx(1000 * np.quantile(times, 0.5))
-        assert one.step_p95_ms.value == pytest.approx(1000 * np.quantile(times, 0.95))
-        assert one.step_p99_ms.value == pytest.approx(1000 * np.quantile(times, 0.99))
-    assert (second.startup_s.value, second.peak_pss_bytes.value, second.cpu_s.value) == (
-        6.5,
-        2**29 - 2**28 / 2,  # half of what both share
-        3.0,
-    )
-    assert second.clock_s_per_step.value == 1e-5
-    assert first.clock_s_per_step.reason == "a process did not record it"
-
-
-def test_servers_have_memory_and_no_steps() -> None:
-    """In a run with a coordinator, and in a failed run."""
-    run = parameter_server_run()
-
-    chief, worker, *_ = run_figures.process_figures(run)
-
-    assert chief.step_p50_ms.value == pytest.approx(100)
-    assert worker.step_p50_ms.reason == "it trains no step of its own"
-    assert worker.peak_pss_bytes.value == 200
-    failed = run.replace(outcome={"kind": "failed", "reason": "boom"})
-    assert run_figures.process_figures(failed) == ()
 
 
 def test_counted_are_the_epochs_after_warm_up() -> None:
@@ -406,7 +352,7 @@ def test_a_process_without_any_epoch_is_refused() -> None:
     records = [record(SPEC, [epoch(1.0)] * 2, 0), record(SPEC, [], 1)]
 
     with pytest.raises(RefusalError, match="epoch 1: rank-0 100, rank-1 none"):
-        run_figures.run_figures(run_of(ARM, records), "yes")
+        run_figures.run_figures(run_of(ARM, records))
 
 
 def test_two_steps_of_an_asynchronous_run_may_end_at_once() -> None:
@@ -416,7 +362,7 @@ def test_two_steps_of_an_asynchronous_run_may_end_at_once() -> None:
     chief = record(spec, [epoch(0.6, **steps)] * 2, task="chief-0", role="coordinator")
     run = run_of(arm_of("parameter_server", 2), [chief])
 
-    assert run_figures.run_figures(run, "yes").step_time_ms.value == pytest.approx(100)
+    assert run_figures.run_figures(run)["step_time_ms"].value == pytest.approx(100)
 
 
 def test_blocks_of_a_live_run_count_without_their_first_executions() -> None:

@@ -28,7 +28,6 @@ from tests.unit.stats.factory import (
     run_of,
     simple_run,
     spec_of,
-    weak,
 )
 
 FAILED = Outcome(kind="failed", error_class="OSError", reason="no route to host")
@@ -110,27 +109,6 @@ def test_efficiency_has_the_interval_of_its_ratio_of_throughputs() -> None:
 
     assert ratio is not None and found is not None
     assert (found.low, found.high) == pytest.approx((ratio.low / 2, ratio.high / 2))
-
-
-def test_padding_takes_from_the_efficiency_in_examples_only() -> None:
-    """Digits, 48 for each replica: ×1 makes 30 steps, ×64 one, and a step takes as long in both.
-
-    So the machine scales without loss. Of the 3072 slots of ×64, 1437 hold examples.
-    """
-    runs = []
-    for position, (backend, replicas, steps) in enumerate([("serial", 1, 30), ("horovod", 64, 1)]):
-        spec = spec_of(backend, replicas, global_batch=48 * replicas)
-        ends = [0.1 * (k + 1) for k in range(steps)]
-        one = epoch(0.1 * steps, examples=1437, step_end_s=ends)
-        records = [record(spec, [one, one], rank) for rank in range(replicas)]
-        runs.append(run_of(arm_of(backend, replicas), records, position=position))
-    arms = [arm_of("serial"), arm_of("horovod", 64)]
-
-    found = summarize(verified(weak(comparison_of(arms, runs)))).arms[1]
-
-    assert found.spreads["padding_share"].value == pytest.approx(1635 / 3072)
-    assert found.against_serial.value == pytest.approx(30 / 64)  # 47 %
-    assert found.against_serial.in_slots.value == pytest.approx(30 / 64 * 3072 / 1440)  # 100 %
 
 
 def test_missing_base_gives_no_efficiency() -> None:

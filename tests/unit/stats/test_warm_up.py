@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from ringside.stats import step_times as module
-from ringside.stats.run_figures import process_figures, run_figures
+from ringside.stats.run_figures import run_figures
 from ringside.stats.step_times import counted_epochs, settled_after, warm_up
 from ringside_core.specs import EpochRecord, Run
 from tests.unit.stats.factory import arm_of, epoch, record, run_of, spec_of
@@ -105,7 +105,7 @@ def test_steps_that_were_slower_are_left_out_to_the_end_of_their_epoch(
         times[:change] *= 1.3
         found.append(warm_up(run_with(times, 30)))
 
-    missed = sum(not one.found or one.steps < change for one in found)
+    missed = sum(bool(one.reason) or one.steps < change for one in found)
     assert missed <= 0.05 * len(found)
     assert sum(one.epochs == left_out for one in found) >= 0.75 * len(found)
     assert sum(one.epochs <= left_out + 1 for one in found) >= 0.95 * len(found)
@@ -120,7 +120,7 @@ def test_a_run_that_gets_slower_never_settles() -> None:
 
     found = warm_up(run)
 
-    assert not found.found
+    assert found.reason
     assert found.epochs == 1
     assert found.reason == "the step times still change in the second half of the run"
     assert len(counted_epochs(run)) == 9
@@ -148,7 +148,7 @@ def test_several_steps_of_one_time_are_counted_as_steps() -> None:
     found = warm_up(run_with(times, 20, times_of=10))
 
     # 30 times are an epoch of 195 steps and ten times of 10.
-    assert (found.steps, found.epochs, found.found) == (295, 2, True)
+    assert (found.steps, found.epochs, found.reason) == (295, 2, "")
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_short_runs_say_that_nothing_could_be_found(steps: int, epochs: int, rea
     """Then only the first epoch is left out, because it holds tracing."""
     found = warm_up(run_with(np.full(steps * epochs, 0.01), steps))
 
-    assert (found.steps, found.epochs, found.found, found.reason) == (0, 1, False, reason)
+    assert (found.steps, found.epochs, found.reason) == (0, 1, reason)
 
 
 def test_the_slowest_process_decides() -> None:
@@ -197,8 +197,7 @@ def test_warm_up_is_looked_for_once_in_a_run(monkeypatch: pytest.MonkeyPatch) ->
     times = normal(np.random.default_rng(1), 90)
     run, same, other = run_with(times, 30), run_with(times, 30), run_with(times[:60], 30)
 
-    figures = [run_figures(run, "yes") for _ in range(3)]
-    process_figures(run)
+    figures = [run_figures(run) for _ in range(3)]
     found = [warm_up(one) for one in (run, same, other)]
 
     assert asked == [90, 90, 60]
