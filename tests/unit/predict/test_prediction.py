@@ -149,7 +149,7 @@ def test_rare_stalls_decide_among_many() -> None:
     assert holds(stack.steps_ms[512], truth)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", PLAYED)
 def test_intervals_hold_the_truth(kind: str) -> None:
     """In 95 of 100 experiments or more, up to two thirds of the number of steps that were seen.
