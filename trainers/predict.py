@@ -8,7 +8,7 @@ from backends.base import Backend
 from ringside_core.keras import tf
 from ringside_core.specs import RefusalError
 from ringside_core.workloads.pipeline import Pipeline
-from trainers.ledger import feeding
+from trainers.ledger import LedgerError, feeding
 
 LARGEST_TABLE_BYTES = 2**28
 """A replica adds a table of all examples in each step; larger tables would be too slow."""
@@ -78,7 +78,7 @@ class Prediction:
         times = results[self._times.name]
         if (times != 1).any():
             wrong = np.flatnonzero(times != 1)[:5].tolist()
-            raise RuntimeError(f"examples {wrong} were not fed once, but {times[wrong]} times")
+            raise LedgerError(f"examples {wrong} were not fed once, but {times[wrong]} times")
         arrays = [results[table.name] for table in self._tables]
         return tf.nest.pack_sequence_as(self._structure, arrays)
 

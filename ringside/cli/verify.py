@@ -21,9 +21,9 @@ from ringside.cli.common import (
 )
 from ringside.compare.choose import able_here, choose_arms, startable
 from ringside.compare.hosts import all_slots
-from ringside.verify.certify_arms import certify_arms, make_mistakes
+from ringside.verify.certify_arms import certify_arms
 from ringside.verify.request import FEWEST_STEPS
-from ringside_core.specs import Placement, RefusalError, RunSpec, Shared
+from ringside_core.specs import Placement, RunSpec, Shared
 
 
 @with_flags(placement=placement_from, spec=spec_flags(several_arms=True))
@@ -41,10 +41,6 @@ def command(
             "20 or fewer.",
         ),
     ] = None,
-    controls: Annotated[
-        bool,
-        typer.Option("--controls", help="Also make deliberate mistakes; the check must catch all."),
-    ] = False,
     explain: Annotated[
         bool,
         typer.Option("--explain", help="Show where each arm first differs from the reference."),
@@ -58,17 +54,11 @@ def command(
 ) -> None:
     """Prove that every backend computes what the serial run computes; write a certificate each."""
     from ringside.report.certificates import explain as explanation
-    from ringside.report.certificates import render_certificates, render_matrix
+    from ringside.report.certificates import render_certificates
 
     console = Console(width=None if sys.stdout.isatty() else 120)
     sizes = replicas or str(all_slots(placement) or 2)
     chosen = choose_arms(Shared.from_run(spec), backends, sizes, placement)
-    if controls and all(arm.replicas == 1 for arm in chosen.arms):
-        raise RefusalError(
-            "--controls needs an arm with several replicas: one alone cannot disagree.",
-            received=f"--replicas {replicas}",
-            advice="Use --replicas 2.",
-        )
     chosen, start = startable(chosen, launcher, output)
     folder = new_folder(output, name or f"verify-{default_name(spec)}")
     began = time.monotonic()
@@ -78,16 +68,10 @@ def command(
     if explain:
         for certificate in certificates:
             console.print(explanation(certificate), highlight=False, markup=False)
-    # Only a certified arm can show whether the check catches mistakes.
-    right = [s for s, c in zip(subjects, certificates, strict=True) if c.passed]
-    matrix = make_mistakes(console, right, folder, start) if controls else None
-    if matrix is not None:
-        console.print(render_matrix(matrix))
     console.print(
         f"It took {time.monotonic() - began:.0f} s. Certificates: {folder}",
         soft_wrap=True,
         highlight=False,
     )
-    all_certified = all(certificate.passed for certificate in certificates)
-    if not all_certified or (matrix is not None and not matrix.passed):
+    if not all(certificate.passed for certificate in certificates):
         raise typer.Exit(1)

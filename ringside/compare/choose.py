@@ -199,7 +199,6 @@ def begin(
         rounds=0,
         arms=able,
         not_run=unable,
-        detection=store.find_matrix(placement),
         shared=chosen.shared,
         communication=kept_communication(placement, able, facts, links),
         live=live,

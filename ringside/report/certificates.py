@@ -1,10 +1,9 @@
-"""Certificates and the detection matrix on a terminal, and the explanation of a certificate."""
+"""Certificates on a terminal, and the explanation of a certificate."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from rich.console import Group, RenderableType
-from rich.table import Table as RichTable
+from rich.console import RenderableType
 from rich.text import Text
 
 from ringside.report.blocks import Cell, Column, Table
@@ -13,21 +12,16 @@ from ringside.report.sections.proof import (
     certified_cell,
     checks_of,
     coverage_lines,
-    detection_answer,
     deviation_cell,
     evaluation_cell,
     float32_checks,
-    results_by_cell,
 )
 from ringside.report.terminal import rich_table
-from ringside_core.specs import Certificate, Check, ControlResult, DetectionMatrix, Deviation
+from ringside_core.specs import Certificate, Check, Deviation
 from ringside_core.text import listed, plain, plural, wrapped
 
 PLACE_WIDTH = 18
-MISTAKE_WIDTH = 31
-ARMS_BESIDE_EACH_OTHER = 9  # what 100 columns have room for
 TRAINED = ("weights", "slots", "loss", "replicas")  # kinds that only an update can change
-CAUGHT, MISSED, IMPOSSIBLE, NOT_TRIED = "yes", "MISSED", "-", "?"
 
 
 # Certificates
@@ -69,51 +63,6 @@ def _certified_below(certificates: Sequence[Certificate]) -> Text:
         text.append("\nnot certified  ", style="bold red")
         text.append(plain(f"{listed(labels, limit=len(labels))}: {reason}"))
     return text
-
-
-# Mistakes
-
-
-def render_matrix(matrix: DetectionMatrix) -> RenderableType:
-    """Mistakes by arms in tables of at most 100 columns; then the mistakes that were missed."""
-    count = ARMS_BESIDE_EACH_OTHER
-    numbered = list(enumerate(matrix.arms, start=1))
-    blocks = [numbered[first : first + count] for first in range(0, len(numbered), count)]
-    return Group(
-        *(_block(matrix, block) for block in blocks),
-        *(Text(plain(f"{number:>3}  {label}")) for number, label in numbered),
-        Text(f"\n{CAUGHT}: caught. {IMPOSSIBLE}: cannot be made there. {NOT_TRIED}: not tried."),
-        *(
-            Text(
-                plain(f"MISSED: {one.control} in {one.arm}: {one.by}".removesuffix(": ")),
-                style="red",
-            )
-            for one in matrix.results
-            if one.caught is False
-        ),
-        *(Text(plain(f"false alarm: {alarm}"), style="red") for alarm in matrix.false_alarms),
-        Text(plain(detection_answer(matrix)), style="bold"),
-    )
-
-
-def _block(matrix: DetectionMatrix, arms: Sequence[tuple[int, str]]) -> RichTable:
-    results = results_by_cell(matrix)
-    columns = tuple(
-        Column(head, numeric=False) for head in ("mistake", *(str(number) for number, _ in arms))
-    )
-    rows = tuple(
-        (Cell(one.name), *(_mark(results.get((one.name, label))) for _, label in arms))
-        for one in matrix.controls
-    )
-    return rich_table(Table(columns, rows), label_width=MISTAKE_WIDTH)
-
-
-def _mark(result: ControlResult | None) -> Cell:
-    if result is None:
-        return Cell(NOT_TRIED)
-    if result.caught is None:
-        return Cell(IMPOSSIBLE, tone="empty")
-    return Cell(CAUGHT) if result.caught else Cell(MISSED, bad=True)
 
 
 # In full

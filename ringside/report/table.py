@@ -88,7 +88,7 @@ def _below(comparison: Comparison, summary: Summary) -> Text:
         beside = plain(f" {one.against_serial}".rstrip())
         text.append(beside + "\n", style="bold" if one.loses else "")
     for title, line in (
-        ("Same arithmetic?", proof_of(summary, comparison.detection).answer),
+        ("Same arithmetic?", proof_of(summary).answer),
         ("Noise floor", noise_line(summary)),
         ("Rounds", rounds_line(comparison, summary)),
     ):

@@ -59,7 +59,7 @@ def view_of(comparison: Comparison, folder: Path | None = None, *, digest: str =
         RefusalError: the records contradict each other, see `ringside.stats.summary.summarize`.
     """
     summary = summarize(comparison)
-    proof = proof_of(summary, comparison.detection)
+    proof = proof_of(summary)
     careful = tuple(caveats(comparison, summary))
     breakdown = breakdowns_of(comparison, summary)
     noise = noise_section(comparison, summary)

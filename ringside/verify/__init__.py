@@ -1,1 +1,1 @@
-"""Parity, sample ledger, negative controls: what is proved before anything is timed."""
+"""Parity and the sample ledger: what is proved before anything is timed."""

@@ -32,8 +32,8 @@ ROUNDED = "-rounded"
 DRAWS = "draws"
 COUNTING = "counting"
 COUNTING_AS_TIMED = "counting-as-timed"
-# Epochs of the counting workload (workloads.py), and its examples unless it is told another number.
-COUNTED_EPOCHS, NUM_COUNTED = 2, 40
+# Epochs of the counting workload (workloads.py).
+COUNTED_EPOCHS = 2
 COUNTING_BATCH_PER_REPLICA = 6
 # Whole batches of an epoch; of asynchronous workers, where nothing else shows what is lost later.
 COUNTED_BATCHES, COUNTED_BATCHES_ASYNCHRONOUS = 2, 30
@@ -194,41 +194,26 @@ def _seed_cases(spec: RunSpec, updates_per_batch: int = 1) -> tuple[Case, ...]:
     )
 
 
-def on_own_workload(
-    spec: RunSpec, workload: str, *, global_batch: int, epochs: int, seed: int
-) -> RunSpec:
-    """The run of an arm, changed to a small workload of Ringside's own in float64."""
-    return spec.replace(
-        workload=workload,
-        workload_options={},
-        data_dir=None,
-        global_batch=global_batch,
-        gradient_accumulation_steps=1,
-        epochs=epochs,
-        learning_rate_rule=LearningRateRule(),
-        precision="float64",
-        pipeline=PipelineOptions(),
-        seed=seed,
-    )
-
-
 def counting_case(
     spec: RunSpec,
     examples: int,
     *,
-    name: str = COUNTING,
-    mistake: str = "",
+    name: str,
     own_loss: bool = False,
 ) -> Case:
-    """A case whose final weights show how often each gradient was applied."""
-    small = on_own_workload(
-        spec,
-        "ringside.verify.workloads:counting",
+    """A case, in float64, whose final weights show how often each gradient was applied."""
+    small = spec.replace(
+        workload="ringside.verify.workloads:counting",
+        workload_options={"examples": examples, "own_loss": own_loss},
+        data_dir=None,
         global_batch=COUNTING_BATCH_PER_REPLICA * spec.topology.num_replicas,
+        gradient_accumulation_steps=1,
         epochs=COUNTED_EPOCHS,
-        seed=spec.seed,
-    ).replace(workload_options={"examples": examples, "own_loss": own_loss})
-    return Case(name=name, spec=small, steps=None, watch="last", mistake=mistake)
+        learning_rate_rule=LearningRateRule(),
+        precision="float64",
+        pipeline=PipelineOptions(),
+    )
+    return Case(name=name, spec=small, steps=None, watch="last")
 
 
 def counted_examples(replicas: int, *, synchronous: bool) -> tuple[int, ...]:

@@ -296,7 +296,7 @@ def judge(
     precision: str = "float64",
     rounded: Trace | None = None,
 ) -> list[Check]:
-    """All checks of a watched case of an arm; deliberate mistakes are judged by them too.
+    """All checks of a watched case of an arm.
 
     Args:
         arm: trace of each of its processes.

@@ -1,4 +1,4 @@
-"""Certify arms and make mistakes in them: progress, the files, and what is kept for later."""
+"""Certify arms: progress, the files, and what is kept for later."""
 
 import itertools
 from collections.abc import Sequence
@@ -9,9 +9,8 @@ from rich.console import Console
 
 from ringside.verify import store
 from ringside.verify.certify import Subject, certify
-from ringside.verify.detect import detect
 from ringside.verify.processes import HERE, Start
-from ringside_core.specs import Certificate, DetectionMatrix, write_whole
+from ringside_core.specs import Certificate, write_whole
 from ringside_core.text import file_name
 from ringside_core.workloads.registry import certified_updates
 
@@ -131,22 +130,3 @@ def _unused(folder: Path) -> Path:
 def _write(certificate: Certificate, folder: Path) -> None:
     path = folder / "certificates" / f"{file_name(certificate.arm.label)}.json"
     write_whole(path, certificate.to_json())
-
-
-def make_mistakes(
-    console: Console, subjects: Sequence[Subject], folder: Path, start: Start = HERE
-) -> DetectionMatrix:
-    """Make every deliberate mistake in every arm; the matrix is written into the folder."""
-    with Stages(console) as stages:
-        matrix = detect(
-            subjects,
-            folder=folder / "controls",
-            on_start=stages.start,
-            start=start,
-        )
-    write_whole(folder / "detection.json", matrix.to_json())
-    try:
-        store.keep_matrix(matrix)
-    except OSError as error:
-        console.print(f"not kept for later commands: {error}", highlight=False)
-    return matrix

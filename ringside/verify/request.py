@@ -35,7 +35,6 @@ class Case(Noun):
         watch: `steps`: everything after each update. `last`: everything after the last update.
             `ends`: validation before and after only. `draws`: nothing is trained; what each replica
             draws first in each random layer, untied.
-        mistake: a deliberate one, see ringside/verify/mistakes.py; empty: none.
         resumed: stop after the first epoch, and continue from its checkpoint with a new model. Both
             parts are watched after each update.
         virtual_replicas: the serial backend computes as this number of replicas would, if a layer
@@ -56,7 +55,6 @@ class Case(Noun):
     steps: PositiveInt | None = DEFAULT_STEPS
     tail: PositiveInt | None = None
     watch: Literal["steps", "last", "ends", "draws"] = "steps"
-    mistake: str = ""
     resumed: bool = False
     virtual_replicas: PositiveInt = 1
     keep_states: bool = False

@@ -16,7 +16,6 @@ from ringside_core.folders import cache_dir
 from ringside_core.specs import (
     THIS_MACHINE,
     Certificate,
-    DetectionMatrix,
     Host,
     Placement,
     RefusalError,
@@ -25,7 +24,6 @@ from ringside_core.specs import (
 )
 from ringside_core.workloads.registry import is_own
 
-MATRIX = "detection.json"
 TAKES_ORDERS = (
     *("TF_", "XLA_", "KERAS_", "HOROVOD_", "OMPI_", "OMP_", "MKL_", "CUDA_", "NCCL_"),
     *("LD_PRELOAD", "NVIDIA_TF32_OVERRIDE", "MALLOC_", "GLIBC_TUNABLES"),
@@ -124,25 +122,6 @@ def _changed_source(sources: Iterable[tuple[str, str]]) -> str:
         if not path.is_file() or _sha(path) != digest:
             return f"{name} has changed since"
     return ""
-
-
-def keep_matrix(matrix: DetectionMatrix) -> None:
-    """Keep the newest detection matrix for reports of later comparisons."""
-    write_whole(certificates_dir() / MATRIX, matrix.to_json())
-
-
-def find_matrix(placement: Placement = THIS_MACHINE) -> DetectionMatrix | None:
-    """The last detection matrix, if it was made on this machine by this code; else None.
-
-    With several hosts the first one counts as the machine, because the gate is the same on all.
-    """
-    path = certificates_dir() / MATRIX
-    try:
-        matrix = DetectionMatrix.from_json(path.read_text(encoding="utf-8"), origin=str(path))
-    except (OSError, UnicodeDecodeError, RefusalError):
-        return None
-    same = matrix.code_version == code_version() and matrix.machine == machine_of(placement)
-    return matrix if same else None
 
 
 @functools.cache

@@ -258,7 +258,7 @@ def _prepared(
     watching: Sequence[Any] = (),
     epochs: int | None = None,
 ) -> Any:
-    """`trainers.prepare.prepare` with the data, the mistake and the listeners of a case.
+    """`trainers.prepare.prepare` with the data and the listeners of a case.
 
     Args:
         record: see there.
@@ -285,10 +285,6 @@ def _prepared(
         workload, record.spec = _in_slices(case.updates_per_batch, workload, record.spec)
     if epochs is not None:
         record.spec = record.spec.replace(epochs=epochs)
-    if case.mistake:
-        from ringside.verify.controls import make_mistake
-
-        workload, backend = make_mistake(case.mistake, record.spec, workload, backend)
     return prepare(
         record,
         workload,

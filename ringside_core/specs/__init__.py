@@ -14,9 +14,6 @@ from ringside_core.specs.certificate import (
     ByDesign,
     Certificate,
     Check,
-    Control,
-    ControlResult,
-    DetectionMatrix,
     Deviation,
 )
 from ringside_core.specs.cluster import Cluster, ClusterTask, parse_tf_config

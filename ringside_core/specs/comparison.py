@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from ringside_core.specs.arm import Arm
-from ringside_core.specs.certificate import Certificate, DetectionMatrix
+from ringside_core.specs.certificate import Certificate
 from ringside_core.specs.communication import Communication, Link
 from ringside_core.specs.errors import RefusalError
 from ringside_core.specs.hostfile import Host
@@ -214,7 +214,6 @@ class Comparison(Document):
         communication: the newest measurement of collectives on this machine; None: there is none.
         certificates: one for each arm that was verified, by its label. An arm without one was never
             verified.
-        detection: what the gate did with deliberate mistakes; None: it was not asked.
         verify: whether the arms were to be certified first.
         trials_each: of the search for settings, for each arm; 0: none was asked for.
         deadline_s: a run without progress for so long ended as hung.
@@ -231,8 +230,9 @@ class Comparison(Document):
         links: between them, measured before anything ran; empty: there is none.
         links_at_end: the same after the last round.
 
-    Schema history: 6 `shared` holds the `resources` of a replica, and runs carry no hashes of each
-    other. Files of version 5 are read; older ones are refused.
+    Schema history: 6 `shared` holds the `resources` of a replica, runs carry no hashes of each
+    other, and nothing is kept of deliberate mistakes. Files of version 5 are read; older ones
+    are refused.
     """
 
     SCHEMA_VERSION: ClassVar[int] = 6
@@ -248,7 +248,6 @@ class Comparison(Document):
     not_run: tuple[NotRun, ...] = ()
     runs: tuple[Run, ...] = Field(default=())
     certificates: tuple[Certificate, ...] = ()
-    detection: DetectionMatrix | None = None
     asked: Rounds = Rounds()
     ended_because: str = ""
     looks: tuple[Look, ...] = ()
@@ -343,7 +342,8 @@ class Comparison(Document):
             name: shared.pop(name, shared.pop(f"{name}_per_replica", None))
             for name in Resources.model_fields
         }
-        body.pop("last_run", None)
+        for name in ("last_run", "detection"):
+            body.pop(name, None)
         trials = [one.get("run") for one in _objects(body.get("trials"))]
         for run in _objects([*_objects(body.get("runs")), *trials]):
             run.pop("previous", None)

@@ -1,15 +1,15 @@
 """What is fed is held against the workload's own elements, in all its data."""
 
+import copy
 import dataclasses
 from collections.abc import Callable
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from backends import make_backend
 from backends.base import Backend
-from ringside.verify.controls import BackendProxy
 from ringside.verify.elements import look, own_elements, own_weight
 from ringside_core.keras import tf
 from ringside_core.specs import InputShard, RunSpec, Surroundings
@@ -83,6 +83,7 @@ def _features(number: Any, *others: Any) -> Any:
 
 def _changed(backend: Backend, change: Callable[..., Any]) -> Backend:
     """A backend that feeds something else for ids from 1000 on, in training."""
+    changed = copy.copy(backend)
 
     def distribute(dataset_fn: Callable[..., Any]) -> Any:
         def fed(x: Any, y: Any, weight: Any, scale: Any, ids: Any) -> Any:
@@ -92,7 +93,8 @@ def _changed(backend: Backend, change: Callable[..., Any]) -> Backend:
 
         return backend.distribute(lambda shard: dataset_fn(shard).map(fed))
 
-    return cast(Backend, BackendProxy(backend, distribute=distribute))
+    vars(changed)["distribute"] = distribute
+    return changed
 
 
 CHANGES: dict[str, Callable[..., Any]] = {

@@ -1,14 +1,11 @@
-"""The proof that arms compute the same: certificates, and deliberate mistakes that test them."""
+"""The proof that arms compute the same: certificates."""
 
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from ringside.report.blocks import (
     Block,
-    Bullets,
     Cell,
-    Column,
     Heading,
     Section,
     Table,
@@ -22,27 +19,12 @@ from ringside_core.specs import (
     Certificate,
     Check,
     Comparison,
-    ControlResult,
-    DetectionMatrix,
     Deviation,
 )
 from ringside_core.text import listed, plural
 
 NOT_COMPARABLE = "not comparable"
-CHECK_NAME_LENGTH = 40
 EVALUATION = ("evaluation", "prediction")
-
-
-@dataclass(frozen=True)
-class Detection:
-    """The detection matrix in words."""
-
-    answer: str
-    passed: bool  # every mistake was caught, and nothing else was
-    table: Table
-    notes: tuple[tuple[str, str], ...]  # on cells of the table: (number, text)
-    alarms: tuple[str, ...]  # false ones, in clean runs
-    origin: str  # where and when the matrix was made
 
 
 @dataclass(frozen=True)
@@ -53,13 +35,12 @@ class Proof:
     certain: bool  # every arm is certified
     table: Table
     by_design: tuple[tuple[str, str], ...]  # what differs on purpose: (layer, how it was treated)
-    detection: Detection | None
     coverage: tuple[tuple[str, str], ...]  # of certificates: (arms, one line)
     losses: str  # what came of holding the losses of all epochs against each other
 
 
-def proof_of(summary: Summary, detection: DetectionMatrix | None) -> Proof:
-    """Everything that a report says about certificates and deliberate mistakes."""
+def proof_of(summary: Summary) -> Proof:
+    """Everything that a report says about certificates."""
     # A twin has the certificate of its arm.
     arms = [row for row in summary.arms if not row.arm.twin_of]
     noted = [one for row in arms if row.certificate for one in row.certificate.by_design]
@@ -70,7 +51,6 @@ def proof_of(summary: Summary, detection: DetectionMatrix | None) -> Proof:
         by_design=tuple(
             dict.fromkeys((one.layer, f"{one.differs}; {one.treated}") for one in noted)
         ),
-        detection=None if detection is None else _detection(detection),
         coverage=coverage_lines([row.certificate for row in arms if row.certificate]),
         losses=str(summary.losses),
     )
@@ -237,64 +217,8 @@ def evaluation_cell(certificate: Certificate) -> Cell:
     return Cell(NOTHING)
 
 
-# Mistakes
-
-
-def _detection(matrix: DetectionMatrix) -> Detection:
-    notes: dict[str, str] = {}
-    results = results_by_cell(matrix)
-    columns = [Column("Mistake", numeric=False), *(Column(a, numeric=False) for a in matrix.arms)]
-    rows = tuple(
-        (
-            Cell(control.name, control.mistake),
-            *(_detection_cell(results.get((control.name, arm)), notes) for arm in matrix.arms),
-        )
-        for control in matrix.controls
-    )
-    made = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(matrix.created_unix_s))
-    return Detection(
-        answer=detection_answer(matrix),
-        passed=matrix.passed,
-        table=Table(
-            tuple(columns),
-            rows,
-            label="Deliberate mistakes and whether each arm's was caught",
-            kind="matrix",
-        ),
-        notes=tuple((number, text) for text, number in notes.items()),
-        alarms=matrix.false_alarms,
-        origin=f"Made on {matrix.machine.host}, {made}, with code {matrix.code_version[:8]}.",
-    )
-
-
-def results_by_cell(matrix: DetectionMatrix) -> dict[tuple[str, str], ControlResult]:
-    """The results by (mistake, arm)."""
-    return {(one.control, one.arm): one for one in matrix.results}
-
-
-def detection_answer(matrix: DetectionMatrix) -> str:
-    """How many mistakes were caught, which were missed, and how many false alarms there were."""
-    alarms = plural(len(matrix.false_alarms), "false alarm")
-    told = (
-        f"{matrix.caught} of {matrix.applicable} caught, {alarms} in "
-        f"{plural(matrix.clean_runs, 'clean run')}."
-    )
-    missed = [f"{one.control} in {one.arm}" for one in matrix.results if one.caught is False]
-    return f"{told} MISSED: {listed(missed)}." if missed else told
-
-
-def _detection_cell(result: ControlResult | None, notes: dict[str, str]) -> Cell:
-    if result is None:
-        return Cell("not tried")
-    if result.caught:
-        check, colon, _ = result.by.partition(": ")
-        return Cell("caught", check if colon and len(check) <= CHECK_NAME_LENGTH else "")
-    note = f"note {notes.setdefault(result.by, str(len(notes) + 1))}" if result.by else ""
-    return Cell("cannot be made", note) if result.caught is None else Cell("MISSED", note, bad=True)
-
-
 def proof_section(comparison: Comparison, summary: Summary, proof: Proof) -> Section:
-    """Certificates, deliberate mistakes, and what the timed runs recorded."""
+    """Certificates, and what the timed runs recorded."""
     blocks: list[Block] = []
     if proof.coverage:
         blocks.append(Terms(proof.coverage))
@@ -305,27 +229,16 @@ def proof_section(comparison: Comparison, summary: Summary, proof: Proof) -> Sec
         blocks.append(proof.table)
     if proof.by_design:
         blocks += [Heading("Differs on purpose, and how it was treated"), Terms(proof.by_design)]
-    if one := proof.detection:
-        blocks += [
-            Heading("Would a mistake be caught?"),
-            Text(one.answer),
-            Text(
-                "Each deliberate mistake was made in each arm in which it is possible. "
-                f"{one.origin}"
-            ),
-            one.table,
-        ]
-        if one.notes:
-            notes = tuple((f"note {number}", text) for number, text in one.notes)
-            blocks.append(Terms(notes, label="Notes to the mistakes"))
-        if one.alarms:
-            blocks += [Text("False alarms:"), Bullets(tuple((alarm, "") for alarm in one.alarms))]
     blocks += [Heading("What the timed runs computed"), evidence_table(summary)]
     if proof.losses:
         blocks.append(Text(proof.losses))
-    sure = proof.certain and (proof.detection is None or proof.detection.passed)
     return Section(
-        "same", "Did they compute the same?", "Proof", proof.answer, tuple(blocks), sure=sure
+        "same",
+        "Did they compute the same?",
+        "Proof",
+        proof.answer,
+        tuple(blocks),
+        sure=proof.certain,
     )
 
 

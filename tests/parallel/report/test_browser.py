@@ -167,25 +167,15 @@ def test_proof_is_whole_at_this_width(browser: Browser, mixed_page: Path, width:
     assert browser.evaluate(OVERFLOWING) == []
     answer = "document.querySelector('.grounds')"
     assert "12 of 15 arms are certified" in browser.evaluate(f"{answer}.innerText")
-    box = "document.querySelector('.scroll.matrix')"
-    assert browser.evaluate(f"({box}.scrollLeft = 200, {box}.scrollLeft)") == 200
-    names = "document.querySelector('.matrix tbody th').getBoundingClientRect()"
-    assert browser.evaluate(f"{names}.left >= 0")  # the name of the mistake stays in sight
-    assert browser.evaluate(f"{names}.width < innerWidth / 2")
 
 
 def test_proof_can_be_read_without_colour(browser: Browser, mixed_page: Path) -> None:
     """Every result is a word in the text, and rows that are set apart say what they are."""
     browser.open(mixed_page, width=1280)
 
-    cells = "[...document.querySelectorAll('.matrix tbody td')].map(e => e.innerText)"
-    words = browser.evaluate(cells)
     apart = "[...document.querySelectorAll('.results .apart tr')].map(e => e.innerText)"
     head, *rows = browser.evaluate(apart)
 
-    assert len(words) == 30
-    assert {word.split()[0] for word in words} == {"caught", "MISSED", "cannot"}
-    assert sum(word.startswith("MISSED") for word in words) == 1
     assert head.strip() == "Not comparable, and not ranked"
     assert len(rows) == 4  # with the twin of one of them
     assert all(row.count("not comparable") == 2 for row in rows)

@@ -11,7 +11,7 @@ from ringside_core.specs import RefusalError
 from ringside_core.specs.noun import Document
 from tests.unit.fuzz.damage import damaged_json, seeded
 from tests.unit.report.collectives import communication
-from tests.unit.report.proofs import certificate, matrix
+from tests.unit.report.proofs import certificate
 from tests.unit.stats.factory import arm_of, comparison_of, simple_run
 
 pytestmark = pytest.mark.nightly
@@ -22,7 +22,6 @@ WHOLE: dict[str, Document] = {
     "RunRecord": RUNS[0].records[0],
     "Comparison": comparison_of([ARM], RUNS),
     "Certificate": certificate(ARM),
-    "DetectionMatrix": matrix("mirrored"),
     "Communication": communication(np.random.default_rng(0)),
 }
 

@@ -4,13 +4,11 @@ from typing import Any
 
 from ringside_core.specs import (
     Comparison,
-    Control,
-    ControlResult,
     NotRun,
     Noun,
     Outcome,
 )
-from tests.unit.report.proofs import BY_DESIGN, answered, certificate, deviation, matrix, parity
+from tests.unit.report.proofs import BY_DESIGN, answered, certificate, deviation, parity
 from tests.unit.stats.factory import (
     MACHINE,
     arm_of,
@@ -86,23 +84,10 @@ def _two_arms() -> Comparison:
             ),
         ),
     )
-    control = Control(name="made-up-error", mistake="made-up-error")
-    results = [
-        ControlResult(control=control.name, arm=arm, caught=caught, by="made-up-error")
-        for arm, caught in ((serial.label, None), (tail.label, False))
-    ]
     return comparison_of(
         [serial, tail],
         runs,
         certificates=certificates,
-        detection=matrix(
-            serial.label,
-            tail.label,
-            controls=(control,),
-            results=tuple(results),
-            false_alarms=("made-up-error",),
-            machine=MACHINE.replace(host="made-up-command"),
-        ),
         name="made-up-command",
         command="made-up-command",
         machine=HERE,

@@ -1,4 +1,4 @@
-"""Made-up certificates and a made-up detection matrix: input for tests, never a proof."""
+"""Made-up certificates: input for tests, never a proof."""
 
 from typing import Any
 
@@ -9,9 +9,6 @@ from ringside_core.specs import (
     Certificate,
     Check,
     Comparison,
-    Control,
-    ControlResult,
-    DetectionMatrix,
     Deviation,
     RunSpec,
     capabilities_of,
@@ -106,34 +103,3 @@ def failed(one: Certificate) -> Certificate:
     """The same arm, whose gradients were added up where their mean was meant."""
     steps = (deviation(0.0, 0), deviation(1e-16, 1, kind="loss", name="mean loss"))
     return one.replace(checks=(parity("float64", *steps, deviation(0.03125, 1)), *COUNTED))
-
-
-def matrix(*arms: str, **changes: Any) -> DetectionMatrix:
-    """Two mistakes in these arms, all caught; where there is one replica, one cannot be made."""
-    controls = (
-        Control(name="gradients_summed", mistake="Gradients are added up, not averaged."),
-        Control(name="tail_dropped", mistake="The data are cut to whole batches."),
-    )
-    impossible = "One replica has nothing to reduce."
-    results = [
-        ControlResult(
-            control=control.name,
-            arm=arm,
-            caught=None if control is controls[0] and arm.endswith("×1") else True,
-            by=impossible
-            if control is controls[0] and arm.endswith("×1")
-            else "float64 parity: parts at update 1",
-        )
-        for control in controls
-        for arm in arms
-    ]
-    fields: dict[str, Any] = {
-        "controls": controls,
-        "arms": arms,
-        "results": tuple(results),
-        "clean_runs": 20,
-        "machine": MACHINE,
-        "code_version": "c0de" * 16,
-        "created_unix_s": 1_700_000_000.0,
-    }
-    return DetectionMatrix(**{**fields, **changes})

@@ -1,12 +1,12 @@
-"""Certificates and the detection matrix on a terminal, and what a certificate says in full."""
+"""Certificates on a terminal, and what a certificate says in full."""
 
 import io
 
 import pytest
 from rich.console import Console, RenderableType
 
-from ringside.report.certificates import explain, render_certificates, render_matrix
-from ringside_core.specs import Certificate, ControlResult, Deviation
+from ringside.report.certificates import explain, render_certificates
+from ringside_core.specs import Certificate, Deviation
 from tests.unit.report.bout import mixed_bout
 from tests.unit.report.proofs import (
     COUNTED,
@@ -14,7 +14,6 @@ from tests.unit.report.proofs import (
     certificate,
     deviation,
     failed,
-    matrix,
     parity,
 )
 from tests.unit.stats.factory import arm_of
@@ -59,43 +58,6 @@ def test_what_stands_in_the_way_of_several_arms_is_said_once() -> None:
     assert f"not certified mirrored ×1 and mirrored ×2: {obstacle}" in said
 
 
-def test_matrix_fits_a_terminal_with_many_arms() -> None:
-    """On 100 columns, even if every mistake was missed; every arm has a number."""
-    arms = [f"a_rather_long_backend_name:option={n} ×2" for n in range(20)]
-    found = matrix(*arms)
-    missed = tuple(one.replace(caught=False, by="nothing differs") for one in found.results)
-
-    text = printed(render_matrix(found.replace(results=missed)))
-
-    assert all(len(line) <= 100 for line in text.splitlines())
-    heads = [line.split()[1:] for line in text.splitlines() if "mistake" in line]
-    assert [int(number) for head in heads for number in head] == list(range(1, 21))
-    for number, arm in enumerate(arms, start=1):
-        assert f"{number:>3}  {arm}" in text
-    assert "0 of 40 caught" in text
-
-
-def test_matrix_has_a_word_for_each_result() -> None:
-    """Caught, missed, impossible and not tried differ without colour."""
-    found = matrix("serial ×1", "mirrored ×2")
-    results = (
-        *found.results[:3],
-        ControlResult(control="tail_dropped", arm="mirrored ×2", caught=False, by="no reason"),
-    )
-
-    text = printed(render_matrix(found.replace(results=results, false_alarms=("wolf",))))
-    without = printed(render_matrix(found.replace(results=results[1:])))
-
-    rows = {line.split()[0]: line.split()[1:] for line in text.splitlines() if line.split()}
-    assert rows["gradients_summed"] == ["-", "yes"]
-    assert rows["tail_dropped"] == ["yes", "MISSED"]
-    assert "MISSED: tail_dropped in mirrored ×2: no reason" in text
-    assert "false alarm: wolf" in text
-    assert "2 of 3 caught, 1 false alarm in 20 clean runs." in text
-    again = {line.split()[0]: line.split()[1:] for line in without.splitlines() if line.split()}
-    assert again["gradients_summed"] == ["?", "yes"]
-
-
 def test_labels_are_not_markup() -> None:
     """Rich reads [red] as a colour, and terminals obey escape sequences."""
     arm = arm_of("serial").replace(label="[red]x[/red]\x1b[31m")
@@ -103,7 +65,6 @@ def test_labels_are_not_markup() -> None:
     text = printed(render_certificates([failed(certificate(arm))]))
 
     assert "[red]x[/red]" in text
-    assert "[red]x[/red]" in printed(render_matrix(matrix("[red]x[/red]")))
     assert "\x1b" not in explain(certificate(arm))
 
 

@@ -1,4 +1,4 @@
-"""What a report says of certificates and of mistakes, and whom it leaves out of every ranking."""
+"""What a report says of certificates, and whom it leaves out of every ranking."""
 
 import csv
 import io
@@ -18,7 +18,7 @@ from ringside.report.table import render_table
 from ringside.report.view import view_of
 from ringside_core.specs import Comparison
 from tests.unit.report.bout import bout, mixed_bout
-from tests.unit.report.proofs import answered, certificate, deviation, failed, matrix, parity
+from tests.unit.report.proofs import answered, certificate, deviation, failed, parity
 from tests.unit.report.views import bout_plots, bout_view, mixed_plots, mixed_view
 from tests.unit.stats.factory import arm_of, comparison_of, simple_run
 
@@ -153,41 +153,6 @@ def test_no_deviation_has_no_place() -> None:
     row = proof(three().replace(certificates=(one,))).table.rows[0]
 
     assert (row[2].main, row[2].note) == ("0", "equal to the last bit")
-
-
-def test_matrix_says_what_was_caught_missed_and_cannot_be_made() -> None:
-    """In words; each reason is a note, printed once."""
-    detection = mixed_view().proof.detection
-    assert detection is not None
-    columns = [column.name for column in detection.table.columns]
-
-    summed, dropped = (dict(zip(columns, r, strict=True)) for r in detection.table.rows)
-
-    assert summed["Mistake"].note == "Gradients are added up, not averaged."
-    assert (summed["mirrored ×1"].main, summed["mirrored ×1"].note) == ("cannot be made", "note 1")
-    assert (summed["horovod ×1"].main, summed["horovod ×1"].note) == ("cannot be made", "note 1")
-    assert (summed["horovod ×2"].main, summed["horovod ×2"].note) == ("caught", "float64 parity")
-    assert (dropped["horovod ×2"].main, dropped["horovod ×2"].bad) == ("MISSED", True)
-    assert detection.notes == (
-        ("1", "One replica has nothing to reduce."),
-        ("2", "the weights differ by 1e-12 only"),
-    )
-    assert detection.alarms == ("serial: float32 parity failed on a clean run",)
-    assert not detection.passed
-    # 14 arms; of the first mistake the six labelled ×1 cannot make it
-    assert detection.answer == (
-        "23 of 24 caught, 1 false alarm in 20 clean runs. MISSED: tail_dropped in horovod ×2."
-    )
-
-
-def test_matrix_that_is_clean() -> None:
-    """Every mistake was caught, without a false alarm."""
-    detection = proof(three("serial").replace(detection=matrix("serial", "mirrored ×2"))).detection
-
-    assert detection is not None
-    assert detection.passed
-    assert detection.answer == "4 of 4 caught, 0 false alarms in 20 clean runs."
-    assert proof(three("serial")).detection is None
 
 
 def test_verdicts_leave_out_what_is_not_comparable() -> None:

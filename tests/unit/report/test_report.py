@@ -236,7 +236,7 @@ def test_markup_in_records_stays_text_in_markdown(hostile_folder: Path) -> None:
     assert re.search(r"(?<!\\)<script", outside) is None
     assert re.search(r"(?<!\\)\[a(?<!\\)\]\(b\)", outside) is None
     tables = re.findall(r"(?:^\|.*\|\n)+", outside, flags=re.MULTILINE)
-    assert len(tables) == 8
+    assert len(tables) == 7
     for table in tables:
         assert len({len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines()}) == 1
 

@@ -28,6 +28,7 @@ def test_a_file_of_schema_5_is_read() -> None:
     for run in [*body["runs"], *(trial["run"] for trial in body["trials"])]:
         run["previous"] = "0" * 64
     resources = body["shared"].pop("resources")
+    body["detection"] = {"arms": ["serial"]}  # what became of deliberate mistakes
     body["shared"] |= {
         "cores_per_replica": resources["cores_per_replica"],
         "intra_op_threads_per_replica": resources["intra_op_threads"],
