@@ -87,6 +87,16 @@ def quick_horovodrun() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="module")
+def asked(request: pytest.FixtureRequest) -> list[dict[str, Any]]:
+    """Parameters of this file's tests that are to run: a start that all share makes no more."""
+    return [
+        item.callspec.params if hasattr(item, "callspec") else {}
+        for item in request.session.items
+        if item.path == request.path
+    ]
+
+
 @pytest.fixture(scope="session")
 def forkery() -> Iterator[Forkery]:
     """What starts processes that have TensorFlow loaded."""

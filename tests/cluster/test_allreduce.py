@@ -50,7 +50,7 @@ def receive_buffer_bytes() -> int:
     return int(Path("/proc/sys/net/ipv4/tcp_rmem").read_text().split()[2])
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_every_stack_goes_over_the_measured_link(slow: Lab, tmp_path: Path) -> None:
     """All elements right, by every stack; each of its bytes was seen on the link."""
     before = carried(slow)

@@ -11,6 +11,7 @@ import pytest
 
 import ringside.cli.main
 from ringside_core.specs import RunRecord
+from tests.nightly import nightly
 
 KUBELET = Path(__file__).with_name("kubelet.py")
 TOOLS = ("unshare", "ip", "setpriv", "ssh-keygen", "/usr/sbin/sshd")
@@ -42,11 +43,10 @@ def needs_an_overlay(tmp_path_factory: pytest.TempPathFactory) -> None:
         pytest.skip(f"no file system over that of this machine: {tried.stderr.strip()[:200]}")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("flags", "ended", "records"),
     [
-        (
+        nightly(
             ["--backend", "horovod", "--replicas", "2"],
             {"launcher": 0, "worker-0": None, "worker-1": None},
             {"rank-0", "rank-1"},
@@ -56,7 +56,7 @@ def needs_an_overlay(tmp_path_factory: pytest.TempPathFactory) -> None:
             {"worker-0": 0, "worker-1": 0},
             {"worker-0", "worker-1"},
         ),
-        (
+        nightly(
             ["--backend", "parameter_server", "--replicas", "2"],
             {"chief-0": 0, "worker-0": 0, "worker-1": 0, "ps-0": 0},
             {"chief-0", "worker-0", "worker-1", "ps-0"},

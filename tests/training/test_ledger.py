@@ -275,7 +275,6 @@ def test_another_shuffle_in_one_epoch_fails(
         train_serial(tmp_path, save="record", ledger="digest")
 
 
-@pytest.mark.slow
 def test_a_double_read_of_a_mirrored_replica_is_found(tmp_path: Path) -> None:
     """The one reader of two replicas gives the second one the first one's batch: the run fails."""
     spec = spec_of(

@@ -35,7 +35,7 @@ from tests.verify.by_hand import Weights
 from tests.verify.mistaken import REPLICAS, SEED, SIZE, control_data, trained_by_hand
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.nightly,
     pytest.mark.timeout(900),
     pytest.mark.usefixtures("warm"),
 ]
