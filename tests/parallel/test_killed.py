@@ -19,7 +19,7 @@ from tests.nightly import nightly
 ROOT = Path(__file__).resolve().parents[2]
 START_LIMIT_S = 240
 END_LIMIT_S = 60  # of which the launcher may take its deadline
-DEADLINE_S = 20
+DEADLINE_S = 8
 pytestmark = [
     pytest.mark.timeout(START_LIMIT_S + END_LIMIT_S + 60),
     pytest.mark.usefixtures("signals_heard", "quick_horovodrun"),
