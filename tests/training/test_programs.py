@@ -71,7 +71,7 @@ def answer_(
         )
         folder = tmp_path_factory.mktemp("programs")
         of_case = [parameters for parameters in asked if parameters["answer"] == case]
-        programs = [(one["name"], one["size"]) for one in of_case if "name" in one]
+        programs = [*dict.fromkeys((one["name"], one["size"]) for one in of_case if "name" in one)]
         cells = [(one["way"], one["precision"]) for one in of_case if "way" in one]
         _ANSWERS[case] = answers(PROGRAM, spec, folder, programs=programs, cells=cells)[0]
     return _ANSWERS[case]

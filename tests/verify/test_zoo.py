@@ -1,6 +1,6 @@
 """Every model of the zoo computes the same under every backend as in the serial run."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Any
 
@@ -86,7 +86,7 @@ def is_daily(case: tuple[str, str]) -> bool:
     return label.startswith("horovod")
 
 
-def cases(names: set[str], spec: RunSpec, *, sizes: tuple[int, ...] = ()) -> tuple[Case, ...]:
+def cases(names: set[str], spec: RunSpec, *, sizes: Collection[int] = ()) -> tuple[Case, ...]:
     """The models of an arm; the serial run also as several replicas, and by plain Keras."""
     made = []
     for name, model, passes in CASES:
@@ -99,7 +99,7 @@ def cases(names: set[str], spec: RunSpec, *, sizes: tuple[int, ...] = ()) -> tup
             precision="float64",
             gradient_accumulation_steps=passes,
         )
-        made.append(Case(name=name, spec=own, steps=None, plain=bool(sizes)))
+        made.append(Case(name=name, spec=own, steps=None, plain=spec.backend == "serial"))
         if name in SPLIT_MATTERS:
             made += [
                 Case(name=f"{name}-as-{size}", spec=own, steps=None, virtual_replicas=size)
@@ -120,10 +120,10 @@ def watched_(
 
     def watch(label: str, interrupts: Interrupts) -> Watched:
         one: Subject = ARMS.get(label) or subject("serial", 1)
-        sizes = () if label in ARMS else (2, 3)
-        request = Request(cases=cases(names[label], one.spec, sizes=sizes))
+        sizes = {arm.replicas for name, arm in ARMS.items() if name in names} - {1}
+        own = cases(names[label], one.spec, sizes=() if label in ARMS else sorted(sizes))
         return run_request(
-            request, watched_spec(one.spec), tmp_path_factory.mktemp("zoo"), interrupts
+            Request(cases=own), watched_spec(one.spec), tmp_path_factory.mktemp("zoo"), interrupts
         )
 
     found = side_by_side([partial(watch, label) for label in names])
