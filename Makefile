@@ -44,7 +44,7 @@ test: $(READY) ## every test that is not marked nightly, three files at a time
 test-all: $(READY) ## every test, also those marked nightly
 	@$(PYTEST) $(ARGS) tests
 
-test-fast: $(READY) ## tests without TensorFlow and long simulations, in a minute or two
+test-fast: $(READY) ## tests without TensorFlow and long simulations, in a minute
 	@pytest -n 2 -m "not slow and not nightly" $(ARGS) tests/unit
 
 check: $(READY) ## format, lint, types, who imports whom, links, words

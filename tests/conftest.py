@@ -16,8 +16,9 @@ from tests.warm import Forkery
 
 HERE = Path(__file__).resolve().parent
 # Files of the first folders keep the cores busy, those of the second mostly wait for launchers,
-# hosts and deadlines. The fast ones come last, so that no worker is left alone at the end.
+# hosts and deadlines. The longest begin and the fast ones end, so that no worker is left alone.
 BUSY, WAITING, FAST = ("verify", "training", "contract"), ("cluster", "parallel"), ("setup", "unit")
+LONGEST = ("test_zoo.py", "test_scripts.py", "test_programs.py", "test_launch.py", "test_killed.py")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -26,9 +27,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     Within a file the order stays (`make test` tells xdist to keep that of the files).
     """
     files: dict[str, list[Path]] = {folder: [] for folder in (*BUSY, *WAITING, *FAST)}
-    for path in dict.fromkeys(item.path for item in items):
-        folder = path.relative_to(HERE).parts[0]
-        files[folder if folder in files else FAST[0]].append(path)
+    paths = dict.fromkeys(item.path for item in items)
+    for path in sorted(paths, key=lambda path: path.name not in LONGEST):
+        files.get(path.relative_to(HERE).parts[0], files[BUSY[0]]).append(path)
     busy, waiting, fast = (
         [path for folder in folders for path in files[folder]] for folders in (BUSY, WAITING, FAST)
     )
@@ -85,6 +86,16 @@ def quick_horovodrun() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(HERE / "quick"), prepend=os.pathsep)
         yield
+
+
+@pytest.fixture(scope="module")
+def asked(request: pytest.FixtureRequest) -> list[dict[str, Any]]:
+    """Parameters of this file's tests that are to run: a start that all share makes no more."""
+    return [
+        item.callspec.params if hasattr(item, "callspec") else {}
+        for item in request.session.items
+        if item.path == request.path
+    ]
 
 
 @pytest.fixture(scope="session")

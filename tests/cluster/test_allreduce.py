@@ -21,7 +21,7 @@ def carried(lab: Lab) -> dict[str, int]:
     return {h.name: int(Path(counters.format(h.namespace)).read_text()) for h in lab.hosts[:2]}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_every_stack_goes_over_the_measured_link(lab: Lab, tmp_path: Path) -> None:
     """All elements right, by every stack; each of its bytes was seen on the link."""
     hostfile = tmp_path / "hostfile"

@@ -11,12 +11,12 @@ import psutil
 import pytest
 
 from ringside.lab import Lab
+from tests.nightly import nightly
 from tests.parallel.test_killed import TASK, Launched, members
 
 END_LIMIT_S = 90  # of which a lost host takes 15; this machine may be busy
 KEEPER_LIMIT_S = 30  # 15 s of silence, and a busy machine
 pytestmark = [
-    pytest.mark.slow,
     pytest.mark.timeout(300),
     pytest.mark.usefixtures("quick_horovodrun"),
 ]
@@ -82,7 +82,7 @@ def training(lab: Lab, hostfile: Path, tmp_path: Path) -> Iterator[Training]:
         yield start
 
 
-@pytest.mark.parametrize("stack", ["horovod", "horovod --launcher mpirun"])
+@pytest.mark.parametrize("stack", ["horovod", nightly("horovod --launcher mpirun")])
 def test_a_killed_launcher(stack: str, training: Training, lab: Lab) -> None:
     """kill -9 of `ringside` leaves nobody on any host, whichever launcher started the ranks."""
     run = training(stack)
@@ -100,7 +100,7 @@ def test_a_killed_launcher(stack: str, training: Training, lab: Lab) -> None:
     [
         # ssh says 255 of whoever was killed there, by whatever signal.
         ("multi_worker_mirrored", "failed(ProcessDied: worker-1 exited with code 255 after step"),
-        ("horovod", "failed(ProcessDied: rank-1 exited with code 255 after step"),
+        nightly("horovod", "failed(ProcessDied: rank-1 exited with code 255 after step"),
     ],
     ids=["multi_worker_mirrored", "horovod"],
 )
@@ -122,7 +122,7 @@ def test_a_killed_rank(stack: str, words: str, training: Training, lab: Lab) -> 
     assert left_after(run_id, KEEPER_LIMIT_S) == {}
 
 
-@pytest.mark.parametrize("stack", ["horovod --launcher mpirun", "parameter_server"])
+@pytest.mark.parametrize("stack", ["horovod --launcher mpirun", nightly("parameter_server")])
 def test_a_lost_link(stack: str, training: Training, lab: Lab) -> None:
     """A host whose link is cut is named as lost; it ends the run's processes by itself."""
     run = training(stack)

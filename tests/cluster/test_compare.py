@@ -19,7 +19,6 @@ SHORT = ("--workload", "synthetic", "-w", "examples=64", "--global-batch", "32")
 HOSTS = 2
 # Several launched runs, one after the other, while other tests run.
 pytestmark = [
-    pytest.mark.slow,
     pytest.mark.timeout(600),
     pytest.mark.usefixtures("quick_horovodrun"),
 ]
@@ -99,6 +98,7 @@ def test_the_report_names_hosts_and_links(lab: Lab, compared: Path) -> None:
         assert link.bits_per_s <= 1e9  # the rate of the lab: physics
 
 
+@pytest.mark.nightly
 def test_a_fresh_run_sees_the_load_of_its_hosts(hostfile: Path, tmp_path: Path) -> None:
     """Not that of the launching machine: the host of a serial run has one core."""
     done = ringside(
@@ -162,6 +162,7 @@ def test_a_host_that_is_not_there(command: str, hostfile: Path, lab: Lab, tmp_pa
     assert not output.exists()
 
 
+@pytest.mark.nightly
 def test_a_certificate_is_of_the_hosts(lab: Lab, hostfile: Path, tmp_path: Path) -> None:
     """Two replicas on two hosts compute what one process computes on the first."""
     done = ringside(

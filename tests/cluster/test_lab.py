@@ -18,6 +18,7 @@ from ringside.lab import host as processes_of
 from ringside.lab.host import processes
 from ringside.lab.lab import take_down
 from ringside_core.specs import RefusalError
+from tests.nightly import daily, nightly
 
 Remote = Callable[..., "subprocess.CompletedProcess[str]"]
 STREAM = Path(__file__).with_name("stream.py")
@@ -283,7 +284,8 @@ def stopped_at(moment: str, name: str, number: signal.Signals) -> "subprocess.Po
     return up
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
+# Each moment leaves one kind of thing more, and the last one leaves all.
+@pytest.mark.parametrize("moment", daily(MOMENTS, ("folder", "last host").__contains__))
 def test_down_removes_what_a_killed_up_has_left(other_name: str, moment: str) -> None:
     """kill -9 runs no `finally`: everything is found by name."""
     up = stopped_at(moment, other_name, signal.SIGKILL)
@@ -298,8 +300,15 @@ def test_down_removes_what_a_killed_up_has_left(other_name: str, moment: str) ->
 
 
 @pytest.mark.usefixtures("signals_heard")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("moment", ["namespaces", "last host"])
+@pytest.mark.parametrize(
+    ("moment", "number"),
+    [
+        ("namespaces", signal.SIGINT),
+        ("last host", signal.SIGTERM),
+        nightly("namespaces", signal.SIGTERM),
+        nightly("last host", signal.SIGINT),
+    ],
+)
 def test_a_stopped_up_takes_everything_down(
     other_name: str, moment: str, number: signal.Signals
 ) -> None:

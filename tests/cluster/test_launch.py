@@ -10,6 +10,7 @@ import pytest
 
 from ringside.lab import Lab
 from ringside_core.specs import read_hostfile
+from tests.nightly import daily
 from tests.parallel.test_as_typed import read_records
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -50,8 +51,7 @@ BY_HAND = {
 }
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("launcher", BY_HAND)
+@pytest.mark.parametrize("launcher", daily(BY_HAND, lambda name: name.startswith("horovodrun")))
 def test_a_plain_launcher(launcher: str, lab: Lab, tmp_path: Path) -> None:
     """Without `ringside`: horovodrun and mpirun, typed on the login node, train.
 
@@ -68,7 +68,7 @@ def test_a_plain_launcher(launcher: str, lab: Lab, tmp_path: Path) -> None:
     assert_trained(tmp_path / "run", done, {"rank-0": one, "rank-1": two})
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_tf_config_by_hand(lab: Lab, tmp_path: Path) -> None:
     """One `python train.py` on each host, each with its TF_CONFIG, train together."""
     names = [host.name for host in lab.hosts[:2]]
@@ -181,8 +181,11 @@ LAUNCHED = [
 ]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("backend", "flags", "where", "tasks"), LAUNCHED, ids=str)
+@pytest.mark.parametrize(
+    ("backend", "flags", "where", "tasks"),
+    daily(LAUNCHED, lambda one: one[0] == "multi_worker_mirrored" or one[2] == FIRST),
+    ids=str,
+)
 def test_ringside_launch(
     backend: str,
     flags: tuple[str, ...],

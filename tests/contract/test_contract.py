@@ -28,6 +28,7 @@ from tests.contract.cases import (
     Case,
 )
 from tests.independent import order, splitmix64
+from tests.nightly import daily
 from tests.warm import Forkery
 
 HERE = Path(__file__).parent
@@ -36,7 +37,12 @@ RELATIVE = 1e-10
 """Agreement asked of float64."""
 
 pytestmark = pytest.mark.usefixtures("quick_horovodrun")
-cases = pytest.mark.parametrize("case", BACKEND_CASES, ids=str)
+# Several replicas show what one does; the serial run has no more.
+cases = pytest.mark.parametrize(
+    "case",
+    daily(BACKEND_CASES, lambda case: case.replicas > 1 or case.backend == "serial"),
+    ids=str,
+)
 Start = Callable[..., tuple[Execution, Path]]
 
 

@@ -14,7 +14,6 @@ LIMIT_S = 280
 pytestmark = pytest.mark.usefixtures("warm_commands")
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(LIMIT_S + 20)
 def test_every_stack_computes_the_closed_form(tmp_path: Path) -> None:
     """Each rank's own cores and times, no wrong element; what cannot run says why."""

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from ringside_core.specs import ClusterTask, RunRecord, parse_tf_config
+from tests.nightly import nightly
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT_S = 240
@@ -109,6 +110,7 @@ def test_horovodrun_four_ranks(tmp_path: Path) -> None:
     assert len({r.final_digest for r in records.values()}) == 1
 
 
+@pytest.mark.nightly
 def test_mpirun_two_ranks(tmp_path: Path) -> None:
     """`mpirun -np 2 python train.py --backend horovod`."""
     done = typed(
@@ -137,7 +139,7 @@ SCRIPT = str(ROOT / "examples" / "script.py")
 ALONE = str(ROOT / "tests" / "training" / "scripts" / "alone.py")
 
 
-@pytest.mark.parametrize("launcher", [(), ("horovodrun", "-np", "2")], ids=["", "gloo"])
+@pytest.mark.parametrize("launcher", [nightly(()), ("horovodrun", "-np", "2")], ids=["", "gloo"])
 def test_a_script_by_itself_and_under_horovodrun(launcher: tuple[str, ...], tmp_path: Path) -> None:
     """Each epoch and what follows are printed once; the results are in runs/."""
     done = typed(*launcher, "python", SCRIPT, "--units", "8", cwd=tmp_path)
@@ -197,7 +199,7 @@ def test_a_refusal_of_a_script_is_one_message(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("at_the_top", [False, True])
+@pytest.mark.parametrize("at_the_top", [False, nightly(True)])
 def test_a_backend_that_must_start_first(tmp_path: Path, at_the_top: bool) -> None:
     """What to write is said; and it works."""
     begin = "import ringside\nscope = ringside.scope()\n" if at_the_top else "import ringside\n"
@@ -230,6 +232,7 @@ def proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("proxy")
 def test_tf_config_by_hand_for_multi_worker_mirrored(tmp_path: Path) -> None:
     """One process for each worker, TF_CONFIG set by hand, no backend named."""
@@ -241,6 +244,7 @@ def test_tf_config_by_hand_for_multi_worker_mirrored(tmp_path: Path) -> None:
     assert {r.epochs[0].examples for r in records.values()} == {1437}
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("proxy")
 def test_tf_config_by_hand_for_parameter_servers(tmp_path: Path) -> None:
     """Workers and servers end by themselves when the coordinator has gone."""

@@ -81,6 +81,7 @@ def test_stopped_in_the_middle_of_a_round_and_gone_on_with(tmp_path: Path) -> No
     assert "This comparison is finished." in said
 
 
+@pytest.mark.nightly
 def test_tuned(tmp_path: Path) -> None:
     """Two trials for each arm; what is chosen runs beside the arms as they are."""
     code, said = compared(

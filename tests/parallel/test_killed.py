@@ -14,10 +14,12 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.nightly import nightly
+
 ROOT = Path(__file__).resolve().parents[2]
 START_LIMIT_S = 240
 END_LIMIT_S = 60  # of which the launcher may take its deadline
-DEADLINE_S = 20
+DEADLINE_S = 8
 pytestmark = [
     pytest.mark.timeout(START_LIMIT_S + END_LIMIT_S + 60),
     pytest.mark.usefixtures("signals_heard", "quick_horovodrun"),
@@ -108,10 +110,10 @@ TASK = "<python"  # a task itself, not horovodrun or mpirun with its command as 
 VICTIMS = [
     ("mirrored", ["--replicas", "2"], ["rank-0"], (TASK, "train.py")),
     ("multi_worker_mirrored", ["--replicas", "2"], ["worker-0"], (TASK, '"index": 1}')),
-    ("multi_worker_mirrored", ["--replicas", "2"], ["worker-0"], (TASK, '"index": 0}')),
-    ("parameter_server", [], ["chief-0"], (TASK, '"type": "ps"')),
-    ("parameter_server", [], ["chief-0"], (TASK, '"type": "worker"')),
-    ("parameter_server", [], ["chief-0"], (TASK, '"type": "chief"')),
+    nightly("multi_worker_mirrored", ["--replicas", "2"], ["worker-0"], (TASK, '"index": 0}')),
+    nightly("parameter_server", [], ["chief-0"], (TASK, '"type": "ps"')),
+    nightly("parameter_server", [], ["chief-0"], (TASK, '"type": "worker"')),
+    nightly("parameter_server", [], ["chief-0"], (TASK, '"type": "chief"')),
     ("horovod", ["--replicas", "2"], ["rank-0", "rank-1"], (TASK, "train.py")),
     (
         "horovod",
@@ -146,7 +148,7 @@ def test_kill_9_of_any_process_ends_the_run(
 @pytest.mark.parametrize(
     ("backend", "flags"),
     [
-        ("mirrored", ["--replicas", "2"]),
+        nightly("mirrored", ["--replicas", "2"]),
         ("horovod", ["--replicas", "2", "--launcher", "mpirun"]),
     ],
 )

@@ -57,6 +57,7 @@ def nobody_left(tmp_path: Path) -> bool:
     return not left
 
 
+@pytest.mark.nightly
 def test_every_stack_takes_turns(tmp_path: Path) -> None:
     """All complete. Each has a block in every pass; together the blocks are the whole training."""
     code, said = ended(compare(tmp_path, "--backends", STACKS))
@@ -109,6 +110,7 @@ def test_killed_while_arms_are_frozen(tmp_path: Path) -> None:
     assert (found := ended(process))[0] == -signal.SIGKILL, found
 
 
+@pytest.mark.nightly
 def test_frozen_longer_than_a_heartbeat_and_nothing_changes(tmp_path: Path) -> None:
     """The weights at the end are those of the same run that was never frozen, to the last bit."""
     spec = spec_of("multi_worker_mirrored", 2, global_batch=96, epochs=2, save="record")

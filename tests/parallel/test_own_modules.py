@@ -126,6 +126,7 @@ def test_one_process_by_hand(project: Path, elsewhere: Path, tmp_path: Path) -> 
     must_have_trained(tmp_path / "run", 1)
 
 
+@pytest.mark.nightly
 def test_ranks_by_hand(project: Path, tmp_path: Path) -> None:
     """`horovodrun` in the project's folder, whose train.py is a module of the user's."""
     started(
@@ -150,6 +151,7 @@ def test_launched_over_a_hostfile(project: Path, elsewhere: Path, tmp_path: Path
     must_have_trained(tmp_path / "run", 2)
 
 
+@pytest.mark.nightly
 def test_verified(
     project: Path, elsewhere: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tests.contract.cases import GLOBAL_BATCH, Case
+from tests.nightly import daily
 from tests.training.answering import answers
 
 HERE = Path(__file__).parent
@@ -21,7 +22,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", daily(CASES, lambda case: case in (CASES[0], CASES[-1])), ids=str)
 def test_evaluation_and_prediction_are_those_of_plain_keras(case: Case, tmp_path: Path) -> None:
     """Two outputs, last batch of 1; a classifier, last batch of 5; in every process."""
     from ringside_core.keras import tf

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,9 @@ from ringside.verify.trace import Trace
 from ringside_core.specs import RunSpec
 from tests.contract.cases import FAMILIES
 from tests.contract.cases import Case as Arm
+from tests.nightly import daily
 
 pytestmark = [
-    pytest.mark.slow,
     pytest.mark.timeout(900),
     pytest.mark.usefixtures("warm"),
 ]
@@ -44,10 +45,10 @@ def program(name: str) -> dict[str, Any]:
     return {"workload": f"{path}:workload" if stem in FUNCTIONS else path}
 
 
-def cases(spec: RunSpec) -> Iterator[Case]:
+def cases(spec: RunSpec, names: set[str]) -> Iterator[Case]:
     """Two epochs of two updates of each program, the second one on a short batch."""
     serial = spec.backend == "serial"
-    for name in CASES:
+    for name in (one for one in CASES if one in names):
         own = spec.replace(**program(name))
         yield Case(name=name, spec=own, steps=STEPS, plain=serial)
         if serial and name in SPLIT_MATTERS:
@@ -55,12 +56,15 @@ def cases(spec: RunSpec) -> Iterator[Case]:
 
 
 @pytest.fixture(scope="module", name="watched")
-def watched_(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Watched]:
-    """Each family is started once, for all programs."""
+def watched_(
+    asked: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory
+) -> Mapping[str, Watched]:
+    """Each family is started once, for all programs that are asked of it."""
 
     def watch(arm: Arm, interrupts: Interrupts) -> Watched:
         spec = watched_spec(arm.spec("digits", global_batch=GLOBAL_BATCH, save="record"))
-        request = Request(cases=tuple(cases(spec)))
+        names = {one["name"] for one in asked if str(arm) in (one.get("label"), "serial-1")}
+        request = Request(cases=tuple(cases(spec, names)))
         return run_request(request, spec, tmp_path_factory.mktemp("examples"), interrupts)
 
     arms = {"serial": Arm("serial", 1), **ARMS}
@@ -68,8 +72,13 @@ def watched_(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Watched]:
     return dict(zip(arms, found, strict=True))
 
 
-@pytest.mark.parametrize("label", ARMS)
-@pytest.mark.parametrize("name", CASES)
+def is_daily(case: tuple[str, str]) -> bool:
+    """Whether `make test` runs a program in an arm: each in one of them."""
+    name, label = case
+    return label == [*ARMS][CASES.index(name) % len(ARMS)]
+
+
+@pytest.mark.parametrize(("name", "label"), daily(product(CASES, ARMS), is_daily))
 def test_it_trains_as_without_distribution(
     watched: Mapping[str, Watched], name: str, label: str
 ) -> None:

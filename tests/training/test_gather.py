@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from ringside.verify.processes import Watched, run_request, side_by_side
 from ringside.verify.request import Case, Request
 from ringside_core.keras import tf
 from ringside_core.specs import RefusalError
+from tests.nightly import daily
 from tests.verify.arms import GLOO, subject
 from trainers.gather import NOT_ON_PADDING, gather, gathering
 
@@ -38,15 +40,18 @@ ARMS = {
         subject("parameter_server", 2),
     )
 }
+SERVERS = "parameter_server ×2"
 
 
 @pytest.fixture(scope="module", name="watched")
-def watched_(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Watched]:
-    """Every arm is started once, for all workloads; the serial run also makes parts."""
+def watched_(
+    asked: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory
+) -> Mapping[str, Watched]:
+    """Every arm that is asked for is started once; the serial run also makes parts."""
 
     def watch(label: str, interrupts: Interrupts) -> Watched:
         one = ARMS.get(label) or subject("serial", 1)
-        asked = []
+        made = []
         for name, workload, options, by_part in CASES:
             own = watched_spec(one.spec).replace(
                 workload=f"tests.training.gathering:{workload}",
@@ -58,16 +63,22 @@ def watched_(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Watched]:
             case = Case(name=name, spec=own, steps=None)
             sizes = (2, 3) if by_part and label == "serial" else ()
             parts = [case.replace(name=f"{name}-{n}", virtual_replicas=n) for n in sizes]
-            asked += [case, *parts]
+            made += [case, *parts]
         folder = tmp_path_factory.mktemp("gather")
-        return run_request(Request(cases=tuple(asked)), watched_spec(one.spec), folder, interrupts)
+        return run_request(Request(cases=tuple(made)), watched_spec(one.spec), folder, interrupts)
 
-    labels = ["serial", *ARMS]
+    labels = list(dict.fromkeys(["serial", *(one["label"] for one in asked if "label" in one)]))
     return dict(zip(labels, side_by_side([partial(watch, label) for label in labels]), strict=True))
 
 
 @pytest.mark.parametrize("name", [name for name, *_ in CASES])
-@pytest.mark.parametrize("label", [label for label in ARMS if "parameter" not in label])
+@pytest.mark.parametrize(
+    "label",
+    daily(
+        [label for label in ARMS if label != SERVERS],
+        lambda label: label.startswith(("mirrored", "horovod")) and label.endswith("3"),
+    ),
+)
 def test_it_is_the_loss_of_the_whole_batch(
     label: str, name: str, watched: Mapping[str, Watched]
 ) -> None:
@@ -90,9 +101,13 @@ def test_it_is_the_loss_of_the_whole_batch(
         assert check.worst.value < 1e-10, check.finding
 
 
-def test_workers_with_updates_of_their_own_are_refused(watched: Mapping[str, Watched]) -> None:
+@pytest.mark.nightly
+@pytest.mark.parametrize("label", [SERVERS])
+def test_workers_with_updates_of_their_own_are_refused(
+    label: str, watched: Mapping[str, Watched]
+) -> None:
     """A worker of a parameter server does not wait for the others; nothing is trained."""
-    for trace in watched["parameter_server ×2"].traces["pairs"].values():
+    for trace in watched[label].traces["pairs"].values():
         assert "RefusalError: ringside.gather needs replicas that make a step" in trace.error
 
 

@@ -17,6 +17,7 @@ from ringside_core.workloads.source import as_source
 from ringside_core.workloads.workload import Workload
 from tests.contract.cases import NUM_TRAIN, SEED
 from tests.independent import order
+from tests.nightly import nightly
 from tests.training.momentum import momentum, train_serial
 from tests.training.test_pipeline import SEED as OF_PIPELINE
 from tests.training.test_pipeline import examples, fed, pipeline, records
@@ -163,7 +164,7 @@ def test_another_feed_than_planned_is_an_error(
         train_serial(tmp_path, trained=going, epochs=3)
 
 
-@pytest.mark.parametrize("stop_after", [3, 5, 8])
+@pytest.mark.parametrize("stop_after", [3, 5, nightly(8)])
 @pytest.mark.parametrize("cache", [True, False])
 def test_a_training_goes_on_bitwise(tmp_path: Path, cache: bool, stop_after: int) -> None:
     """Broken off within an epoch or at its end, and resumed."""

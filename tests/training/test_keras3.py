@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.nightly import nightly
+
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = Path(__file__).parent / "scripts" / "keras3.py"
 SERIAL = [sys.executable]
@@ -31,11 +33,16 @@ def run(command: list[str], folder: Path, *flags: str) -> dict[str, float]:
     return told
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "flags",
-    [(), ("--own-step",), ("--own-loss",), ("--plain",), ("--plain", "--own-loss")],
+    [
+        (),
+        *map(
+            nightly,
+            [("--own-step",), ("--own-loss",), ("--plain",), ("--plain", "--own-loss")],
+        ),
+    ],
     ids=["fit", "step", "loss", "plain", "plain loss"],
 )
 def test_two_ranks_train_as_one_process_does(flags: tuple[str, ...], tmp_path: Path) -> None:
@@ -47,7 +54,7 @@ def test_two_ranks_train_as_one_process_does(flags: tuple[str, ...], tmp_path: P
     assert other == pytest.approx(alone, rel=1e-10)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_replicas_of_one_process_train_and_evaluate_alike(tmp_path: Path) -> None:
     """A loss of one number for the batch: Keras divides others by the replicas, not this one."""
     alone = run(SERIAL, tmp_path)
@@ -67,7 +74,7 @@ def test_replicas_of_one_process_train_and_evaluate_alike(tmp_path: Path) -> Non
     assert found == pytest.approx({name: alone[name] for name in found}, rel=1e-10)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_saved_model_loads_without_ringside(tmp_path: Path) -> None:
     """With its optimizer, which has the class that its author chose."""
     run(SERIAL, tmp_path, "--save")
@@ -98,7 +105,7 @@ def test_what_ringside_asks_of_keras_3_is_what_keras_means() -> None:
     assert done.stdout.endswith("all right\n"), done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_what_layers_of_keras_3_draw_in_a_map_is_drawn_anew() -> None:
     """Their generators keep a state in a variable, so the graph holds no random operation."""
     tests = Path(__file__).with_name("test_dataset.py")

@@ -27,6 +27,7 @@ from ringside_core.specs import (
 )
 from tests.contract.cases import GLOBAL_BATCH
 from tests.contract.test_contract import load_weights
+from tests.nightly import nightly
 from tests.training.momentum import Kept, OnceDone, momentum, planned, spec_of, train_serial
 from tests.training.test_restart import assert_each_once
 from trainers import checkpoint
@@ -144,8 +145,7 @@ WORKERS = {"backend": "multi_worker_mirrored", "options": {}, "topology": TWO}
 SERIAL = {"backend": "serial", "options": {}, "topology": Topology()}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("arms", [[HOROVOD, WORKERS, SERIAL], [WORKERS, HOROVOD, SERIAL]])
+@pytest.mark.parametrize("arms", [[HOROVOD, WORKERS, SERIAL], nightly([WORKERS, HOROVOD, SERIAL])])
 def test_one_training_goes_on_under_other_backends(
     tmp_path: Path, arms: list[dict[str, Any]]
 ) -> None:
@@ -188,7 +188,7 @@ def test_one_training_goes_on_under_other_backends(
     assert record.epochs[0].train == pytest.approx(unbroken.epochs[1].train, rel=1e-10)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_parameter_servers_go_on(tmp_path: Path) -> None:
     """The coordinator gets SIGUSR1, and in the next attempt it dies; no example is missed."""
     arm = {

@@ -13,6 +13,7 @@ import pytest
 
 from ringside_core.specs import PipelineOptions, capabilities_of
 from tests.contract.cases import FAMILIES, Case
+from tests.nightly import daily
 from tests.training.answering import Answer, answers
 from tests.training.programs.cells import CELLS, PRECISIONS, by_plain_keras
 from tests.training.programs.models import BATCH, PROGRAMS, SIZES, numbers, plainly_trained
@@ -37,24 +38,42 @@ CELLS_ASKED = [
     *((case, *cell) for case in (SERIAL, MIRRORED, HOROVOD) for cell in CELLS),
     *((case, *cell) for case in FEWER for cell in CELLS if cell[1] in ("float64", "mixed_float16")),
 ]
+
+
+def program_is_daily(asked: tuple[Any, ...]) -> bool:
+    """Each program by one way under Horovod, and by the other under mirrored."""
+    case, name, size = asked
+    return case == (HOROVOD, MIRRORED)[([*PROGRAMS].index(name) + [*SIZES].index(size)) % 2]
+
+
+def cell_is_daily(asked: tuple[Any, ...]) -> bool:
+    """Where a backend shows, under both families; other precisions without one."""
+    case, _, precision = asked
+    shows = precision in ("float64", "mixed_float16")
+    return case in ((MIRRORED, HOROVOD) if shows else (SERIAL,))
+
+
 _ANSWERS: dict[Case, Answer] = {}
 _PLAIN: dict[Any, Any] = {}
 
 
 @pytest.fixture(name="answer")
-def answer_(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Answer:
-    """What the chief of a backend wrote down, of everything; started once."""
+def answer_(
+    request: pytest.FixtureRequest,
+    asked: list[dict[str, Any]],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Answer:
+    """What the chief of a backend wrote down, of everything that is asked of it; started once."""
     case = request.param
     if case not in _ANSWERS:
         spec = case.spec("digits").replace(
             global_batch=BATCH, pipeline=PipelineOptions(shuffle=False)
         )
         folder = tmp_path_factory.mktemp("programs")
-        asked = {
-            "programs": [one for of, *one in ASKED if of == case],
-            "cells": [one for of, *one in CELLS_ASKED if of == case],
-        }
-        _ANSWERS[case] = answers(PROGRAM, spec, folder, **asked)[0]
+        of_case = [parameters for parameters in asked if parameters["answer"] == case]
+        programs = [*dict.fromkeys((one["name"], one["size"]) for one in of_case if "name" in one)]
+        cells = [(one["way"], one["precision"]) for one in of_case if "way" in one]
+        _ANSWERS[case] = answers(PROGRAM, spec, folder, programs=programs, cells=cells)[0]
     return _ANSWERS[case]
 
 
@@ -75,7 +94,7 @@ def once(function: Any, initial: list[np.ndarray], *asked: Any) -> Any:
 
 @pytest.mark.parametrize(
     ("answer", "case", "way", "precision"),
-    [(case, case, *cell) for case, *cell in CELLS_ASKED],
+    daily([(case, case, *cell) for case, *cell in CELLS_ASKED], lambda one: cell_is_daily(one[1:])),
     ids=str,
     indirect=["answer"],
 )
@@ -105,7 +124,9 @@ def test_each_cell_agrees_with_plain_keras(
 
 
 @pytest.mark.usefixtures("_float64")
-@pytest.mark.parametrize(("answer", "name", "size"), ASKED, ids=str, indirect=["answer"])
+@pytest.mark.parametrize(
+    ("answer", "name", "size"), daily(ASKED, program_is_daily), ids=str, indirect=["answer"]
+)
 def test_it_trains_as_plain_keras_does(answer: Answer, name: str, size: int) -> None:
     """Last batches of one example and of four; no replica trains on padding."""
     head = f"{name} {size} "
@@ -128,14 +149,16 @@ def test_it_trains_as_plain_keras_does(answer: Answer, name: str, size: int) -> 
 
 
 @pytest.mark.parametrize(
-    ("answer", "size"),
-    [(case, size) for case, name, size in ASKED if name == "without weights"],
+    ("answer", "name", "size"),
+    daily([one for one in ASKED if one[1] == "without weights"], program_is_daily),
     ids=str,
     indirect=["answer"],
 )
-def test_an_authors_evaluation_counts_each_example_once(answer: Answer, size: int) -> None:
+def test_an_authors_evaluation_counts_each_example_once(
+    answer: Answer, name: str, size: int
+) -> None:
     """A tracker, a metric and a bare number: means over all examples, by hand."""
-    head = f"without weights {size} "
+    head = f"{name} {size} "
     weights = [answer[key] for key in answer if key.startswith(f"{head}final ")]
     x, y = numbers(size)
     hidden = np.tanh(x @ weights[0] + weights[1])
@@ -149,7 +172,12 @@ def test_an_authors_evaluation_counts_each_example_once(answer: Answer, size: in
         np.testing.assert_allclose(found[key], value, rtol=1e-10)
 
 
-@pytest.mark.parametrize("answer", [SERIAL, MIRRORED, HOROVOD, WORKERS], ids=str, indirect=True)
+@pytest.mark.parametrize(
+    "answer",
+    daily([SERIAL, MIRRORED, HOROVOD, WORKERS], (MIRRORED, HOROVOD).__contains__),
+    ids=str,
+    indirect=True,
+)
 def test_what_cannot_be_evaluated_is_not(answer: Answer) -> None:
     """No test_step, no call, or no validation data: no value, and no error."""
     assert not [

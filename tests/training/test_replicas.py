@@ -15,15 +15,16 @@ from ringside_core.keras import tf
 from ringside_core.specs import RecordInProgress, Surroundings, capabilities_of
 from tests.contract.cases import EPOCHS, FAMILIES, GLOBAL_BATCH, NUM_TRAIN, PAIRS, Case
 from tests.contract.linear import INITIAL_KERNEL, LEARNING_RATE, data, linear
+from tests.nightly import daily
 from tests.training.replicas.runs import batches, replicas_of, train_launched, train_serial
 from tests.verify.zoo import ZOO
 from trainers.fit import fit
 from trainers.prepare import prepare
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("warm")]
+pytestmark = pytest.mark.usefixtures("warm")
 STEPS = -(-NUM_TRAIN // GLOBAL_BATCH)
 ALONE = (Case("multi_worker_mirrored", 1), Case("horovod", 1))
-pairs = pytest.mark.parametrize("case", PAIRS, ids=str)
+pairs = pytest.mark.parametrize("case", daily(PAIRS, FAMILIES.__contains__), ids=str)
 Weights = list[np.ndarray]
 
 
@@ -119,7 +120,7 @@ def test_several_steps_at_once_change_no_bit(case: Case) -> None:
         assert set(told[4:]) == {(8, 8)}  # the measurement of the clock
 
 
-@pytest.mark.parametrize("case", ALONE, ids=str)
+@pytest.mark.parametrize("case", daily(ALONE, lambda case: case == ALONE[1]), ids=str)
 def test_an_unused_backend_trains_as_none_does(case: Case, tmp_path: Path) -> None:
     """To the last bit, with the ledger and the proof of any run."""
     record = RecordInProgress.begun(Case("serial", 1).spec("any", save="record"))

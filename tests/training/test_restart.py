@@ -13,6 +13,7 @@ from ringside_core.specs import InputShard, RefusalError
 from ringside_core.workloads.workload import Workload
 from tests.contract.cases import NUM_TRAIN
 from tests.independent import splitmix64
+from tests.nightly import nightly
 from tests.training.momentum import momentum, planned, train_serial
 from tests.training.test_pipeline import examples, pipeline, records
 
@@ -21,7 +22,7 @@ CLOSE = 1e-12
 pytestmark = pytest.mark.usefixtures("warm")
 
 
-@pytest.mark.parametrize(("first_epoch", "first_step"), [(0, 1), (1, 0), (1, 3)])
+@pytest.mark.parametrize(("first_epoch", "first_step"), [nightly(0, 1), (1, 0), (1, 3)])
 @pytest.mark.parametrize("readers", [1, 2])
 @pytest.mark.parametrize("shard", ["batch", "stream", "data", "file", "off"])
 def test_a_pipeline_goes_on_within_an_epoch(
@@ -45,7 +46,7 @@ def test_a_pipeline_goes_on_within_an_epoch(
                 np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize("stop_after", [3, 6, 7])
+@pytest.mark.parametrize("stop_after", [3, nightly(6), 7])
 @pytest.mark.parametrize("cache", [True, False])
 def test_a_serial_run_goes_on_bitwise(tmp_path: Path, cache: bool, stop_after: int) -> None:
     """Weights, records and ledger of a run broken off in either epoch and resumed."""

@@ -16,6 +16,7 @@ from launch import execute, make_plan
 from launch.site import ROOT
 from ringside_core.specs import Execution, RunSpec
 from tests.contract.cases import FAMILIES, PAIRS, Case
+from tests.nightly import daily
 from tests.training.scripts.trained import BATCH, EPOCHS, PROGRAMS, trained
 
 HERE = Path(__file__).parent / "scripts"
@@ -64,7 +65,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Numbers]:
     tf.keras.backend.set_floatx("float32")
 
 
-@pytest.fixture(scope="module", params=CASES, ids=str)
+@pytest.fixture(scope="module", params=daily(CASES, FAMILIES.__contains__), ids=str)
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What a backend has left of the script."""
     made = tmp_path_factory.mktemp("scripts")
@@ -117,7 +118,7 @@ def test_every_training_has_a_record(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(("how", "epochs"), [("stops", "1"), ("begins", "2")])
-@pytest.mark.parametrize("case", PAIRS[1:], ids=str)
+@pytest.mark.parametrize("case", daily(PAIRS[1:], FAMILIES.__contains__), ids=str)
 def test_a_process_that_stops_alone_stops_all(
     case: Case, how: str, epochs: str, tmp_path: Path
 ) -> None:
@@ -130,7 +131,7 @@ def test_a_process_that_stops_alone_stops_all(
     assert told == {".True": epochs, ".False": epochs}
 
 
-@pytest.mark.parametrize("case", SEVERAL, ids=str)
+@pytest.mark.parametrize("case", daily(SEVERAL, FAMILIES.__contains__), ids=str)
 def test_a_callback_that_raises_in_one_process_ends_all(case: Case, tmp_path: Path) -> None:
     """The run ends as failed, with the words of that process; nothing hangs."""
     spec = spec_of(case, "alone.py", "raises", str(tmp_path / "epochs"))

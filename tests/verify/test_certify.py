@@ -2,15 +2,16 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ringside.verify.certify import certify
 from ringside_core.specs import Certificate
+from tests.nightly import daily
 from tests.verify.arms import GLOO, subject
 
 pytestmark = [
-    pytest.mark.slow,
     pytest.mark.timeout(900),
     pytest.mark.usefixtures("warm"),
 ]
@@ -26,15 +27,22 @@ FEWER_UPDATES = subject("horovod", 2, {"controller": "gloo", "backward_passes_pe
 
 
 @pytest.fixture(scope="module", name="certificates")
-def certificates_(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Certificate]:
-    """All of them, from one look at the serial reference."""
+def certificates_(
+    asked: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory
+) -> Mapping[str, Certificate]:
+    """All that are asked for, from one look at the serial reference."""
+    labels = {parameters.get("label") for parameters in asked}
+    arms = [one for one in (*EXACT, SERVERS, FEWER_UPDATES) if one.arm.label in labels]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-        made = certify([*EXACT, SERVERS, FEWER_UPDATES], folder=tmp_path_factory.mktemp("certify"))
+        made = certify(arms, folder=tmp_path_factory.mktemp("certify"))
     return {certificate.arm.label: certificate for certificate in made}
 
 
-@pytest.mark.parametrize("label", [one.arm.label for one in EXACT])
+# Of the strategies, test_typed.py certifies mirrored.
+@pytest.mark.parametrize(
+    "label", daily([one.arm.label for one in EXACT], lambda label: label.startswith("horovod"))
+)
 def test_the_default_workload_is_certified(
     label: str, certificates: Mapping[str, Certificate]
 ) -> None:
@@ -69,11 +77,13 @@ def test_the_default_workload_is_certified(
         assert watched == list(range(20 + 1))
 
 
+@pytest.mark.nightly
+@pytest.mark.parametrize("label", [SERVERS.arm.label])
 def test_several_asynchronous_workers_are_certified_by_counting_and_convergence(
-    certificates: Mapping[str, Certificate],
+    label: str, certificates: Mapping[str, Certificate]
 ) -> None:
     """There is no one right result to compare with."""
-    certificate = certificates[SERVERS.arm.label]
+    certificate = certificates[label]
 
     assert certificate.passed, certificate.reason
     assert certificate.kind == "statistical"
@@ -91,6 +101,7 @@ def test_several_asynchronous_workers_are_certified_by_counting_and_convergence(
     }
 
 
+@pytest.mark.nightly
 def test_random_layers_and_amplified_rounding_are_certified(tmp_path: Path) -> None:
     """Dropout, untied too; and Adam on a gradient that is nothing but rounding."""
     arm = subject("horovod", 2, GLOO, workload=f"{WORKLOADS}:random_and_split", global_batch=12)
@@ -103,11 +114,13 @@ def test_random_layers_and_amplified_rounding_are_certified(tmp_path: Path) -> N
     assert found == "2 replicas draw different numbers in 1 layer and by tf.random, untied"
 
 
+@pytest.mark.nightly
+@pytest.mark.parametrize("label", [FEWER_UPDATES.arm.label])
 def test_options_that_change_the_arithmetic_are_not_certified(
-    certificates: Mapping[str, Certificate],
+    label: str, certificates: Mapping[str, Certificate]
 ) -> None:
     """The reason says where and by how much they part; test_typed.py asks half precision."""
-    certificate = certificates[FEWER_UPDATES.arm.label]
+    certificate = certificates[label]
 
     assert not certificate.passed
     assert "parts at update" in certificate.reason
@@ -132,6 +145,7 @@ def test_what_cannot_be_certified_is_named(function: str, named: str, tmp_path: 
     assert not (tmp_path / "mirrored-x2").exists()  # nothing of the arm was started
 
 
+@pytest.mark.nightly
 def test_a_program_that_amplifies_rounding_is_certified_in_float64(tmp_path: Path) -> None:
     """What rounding does to its serial run is looked at, allowed for, and told."""
     (certificate,) = certify(

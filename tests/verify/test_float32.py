@@ -10,6 +10,7 @@ import pytest
 from ringside.verify.certify import certify
 from ringside.verify.states import Moved
 from ringside_core.keras import draw_by_rank, get_weights, tf
+from tests.nightly import daily
 from tests.verify import zoo_of_float32
 from tests.verify.arms import GLOO, subject
 
@@ -24,9 +25,8 @@ ZOO = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("name", ZOO)
+@pytest.mark.parametrize("name", daily(ZOO, lambda name: name == "sampled"))
 def test_it_is_certified_in_float32(name: str, tmp_path: Path) -> None:
     """Each update from the same state, and the whole; the certificate says why not in float64."""
     workload = f"{zoo_of_float32.__name__}:{name}"
@@ -46,7 +46,6 @@ def test_it_is_certified_in_float32(name: str, tmp_path: Path) -> None:
         assert checks["float32 single updates"].covered
 
 
-@pytest.mark.slow
 def test_a_run_in_float64_is_refused(tmp_path: Path) -> None:
     """It could not even be trained."""
     workload = f"{zoo_of_float32.__name__}:cast_in_loss"

@@ -6,15 +6,12 @@ imports, or a variable that is set too late.
 
 from pathlib import Path
 
-import pytest
-
 from launch.flags import spec_from_flags
 from ringside.verify.processes import run_request
 from ringside.verify.request import Case, Request
 from ringside_core.specs import Surroundings
 
 
-@pytest.mark.slow
 def test_one_device_is_inspected_and_watched(tmp_path: Path) -> None:
     """All code that it loads is covered by Ringside's own version, so none counts as a user's."""
     spec = spec_from_flags(Surroundings(), backend="one_device", save="record")

@@ -31,7 +31,6 @@ def certificates_(tmp_path_factory: pytest.TempPathFactory) -> tuple[Certificate
     return certify(arms, folder=tmp_path_factory.mktemp("keras3"))
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_it_is_certified(certificates: tuple[Certificate, ...]) -> None:
     """In float64 to 1e-10, each update by its size, resumed, as timed; random numbers tied."""
@@ -45,7 +44,7 @@ def test_it_is_certified(certificates: tuple[Certificate, ...]) -> None:
     assert layers == {"dropout", "batch_normalization", "noise"}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(600)
 def test_tables_that_are_looked_up_once_for_all_examples(tmp_path: Path) -> None:
     """The gradients of their rows are added; those of words stand side by side, as in Keras."""
@@ -56,7 +55,6 @@ def test_tables_that_are_looked_up_once_for_all_examples(tmp_path: Path) -> None
         assert certificate.passed, certificate.reason
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_as_shipped_it_is_not_certified(certificates: tuple[Certificate, ...]) -> None:
     """It clips each replica's gradient by itself."""

@@ -26,7 +26,6 @@ def typed(*words: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[str
     )
 
 
-@pytest.mark.slow
 def test_certificates_are_written_and_failures_end_with_1(tmp_path: Path) -> None:
     """One arm passes, also with several updates in one execution, and one does not.
 

@@ -1,7 +1,8 @@
 """Every model of the zoo computes the same under every backend as in the serial run."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -18,11 +19,11 @@ from ringside.verify.processes import Watched, run_request, side_by_side
 from ringside.verify.request import PLAIN, Case, Request, case_folder
 from ringside.verify.trace import Trace
 from ringside_core.specs import RunSpec
+from tests.nightly import daily
 from tests.verify.arms import GLOO, subject
 from tests.verify.zoo import GLOBAL_BATCH, ZOO
 
 pytestmark = [
-    pytest.mark.slow,
     pytest.mark.timeout(900),
     pytest.mark.usefixtures("warm"),
 ]
@@ -60,6 +61,9 @@ ASKED_OF = {
     "parameter_server": OF_STRATEGIES,
 }
 
+# `make test` asks each model of one family, and those of which the reduction decides of both.
+OF_BOTH = ("embedding", "sync_batch_norm", "masked_output", "accumulated")
+
 # What plain Keras cannot tell of them, see plain_keras.py.
 WITHOUT = {
     "batch_norm": ["metrics"],
@@ -69,16 +73,24 @@ WITHOUT = {
 }
 
 
-def asked(label: str, name: str) -> bool:
+def runs(label: str, name: str) -> bool:
     """Whether an arm runs a case."""
     return name in ASKED_OF.get(label.split()[0], [name])
 
 
-def cases(label: str, spec: RunSpec, *, sizes: tuple[int, ...] = ()) -> tuple[Case, ...]:
+def is_daily(case: tuple[str, str]) -> bool:
+    """Whether `make test` runs a model in an arm."""
+    name, label = case
+    if label.startswith("mirrored"):
+        return name not in OF_HOROVOD or name in OF_BOTH
+    return label.startswith("horovod")
+
+
+def cases(names: set[str], spec: RunSpec, *, sizes: Collection[int] = ()) -> tuple[Case, ...]:
     """The models of an arm; the serial run also as several replicas, and by plain Keras."""
     made = []
     for name, model, passes in CASES:
-        if not asked(label, name):
+        if name not in names:
             continue
         own = watched_spec(spec).replace(
             workload=f"tests.verify.zoo:{model}",
@@ -87,7 +99,7 @@ def cases(label: str, spec: RunSpec, *, sizes: tuple[int, ...] = ()) -> tuple[Ca
             precision="float64",
             gradient_accumulation_steps=passes,
         )
-        made.append(Case(name=name, spec=own, steps=None, plain=bool(sizes)))
+        made.append(Case(name=name, spec=own, steps=None, plain=spec.backend == "serial"))
         if name in SPLIT_MATTERS:
             made += [
                 Case(name=f"{name}-as-{size}", spec=own, steps=None, virtual_replicas=size)
@@ -97,23 +109,30 @@ def cases(label: str, spec: RunSpec, *, sizes: tuple[int, ...] = ()) -> tuple[Ca
 
 
 @pytest.fixture(scope="module", name="watched")
-def watched_(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Watched]:
-    """Every arm is started once, for all models."""
+def watched_(
+    asked: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory
+) -> Mapping[str, Watched]:
+    """Every arm that is asked for is started once, for all its models."""
+    names: dict[str, set[str]] = {"serial": set()}
+    for parameters in (one for one in asked if "name" in one):
+        for label in {"serial", parameters.get("label", "serial")}:
+            names.setdefault(label, set()).add(parameters["name"])
 
     def watch(label: str, interrupts: Interrupts) -> Watched:
         one: Subject = ARMS.get(label) or subject("serial", 1)
-        request = Request(cases=cases(label, one.spec, sizes=() if label in ARMS else (2, 3)))
+        sizes = {arm.replicas for name, arm in ARMS.items() if name in names} - {1}
+        own = cases(names[label], one.spec, sizes=() if label in ARMS else sorted(sizes))
         return run_request(
-            request, watched_spec(one.spec), tmp_path_factory.mktemp("zoo"), interrupts
+            Request(cases=own), watched_spec(one.spec), tmp_path_factory.mktemp("zoo"), interrupts
         )
 
-    labels = ["serial", *ARMS]
-    return dict(zip(labels, side_by_side([partial(watch, label) for label in labels]), strict=True))
+    found = side_by_side([partial(watch, label) for label in names])
+    return dict(zip(names, found, strict=True))
 
 
 @pytest.mark.parametrize(
     ("name", "label"),
-    [(case[0], label) for case in CASES for label in ARMS if asked(label, case[0])],
+    daily([(name, label) for name, *_ in CASES for label in ARMS if runs(label, name)], is_daily),
 )
 def test_a_model_is_certified(name: str, label: str, watched: Mapping[str, Watched]) -> None:
     """float64, after each update, in every process; each example once."""

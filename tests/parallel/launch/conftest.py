@@ -63,7 +63,6 @@ def plan_of_(tmp_path: Path) -> Iterator[PlanOf]:
         launcher: LauncherName = "auto",
         options: dict[str, Any] | None = None,
         hosts: tuple[Host, ...] | None = None,
-        quick: bool = True,
         program: str = "fake",
         **order: str | int | float,
     ) -> Plan:
@@ -87,10 +86,10 @@ def plan_of_(tmp_path: Path) -> Iterator[PlanOf]:
             launcher=launcher,
             site=site,
         )
-        if quick:  # horovodrun does not look at how it was built
-            first, *others = plan.processes
-            env = {**first.env, "PYTHONPATH": str(QUICK)}
-            plan = plan.replace(processes=(first.replace(env=env), *others))
+        # horovodrun does not look at how it was built.
+        first, *others = plan.processes
+        env = {**first.env, "PYTHONPATH": str(QUICK)}
+        plan = plan.replace(processes=(first.replace(env=env), *others))
         plans.append(plan)
         return plan
 

@@ -62,14 +62,6 @@ def test_the_command_is_when_the_first_process_is_started(arm: str, plan_of: Pla
     assert execution.boot_id == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
-@pytest.mark.slow  # horovodrun imports TensorFlow to learn how it was built
-def test_horovodrun_with_all_its_checks(plan_of: PlanOf) -> None:
-    """The horovodrun that people have completes too, not only the one without its build check."""
-    execution = execute(plan_of("horovod", quick=False, steps=2))
-
-    assert execution.outcome.completed, execution
-
-
 # Kills that leave a record of nothing: who is killed in which arm, and who must be named.
 VICTIMS = [
     ("one process", "rank-0", "rank-0"),

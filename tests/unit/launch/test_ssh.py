@@ -277,18 +277,18 @@ def test_a_host_that_hangs_is_named_alone(asked: Asked) -> None:
     """Before or in the middle of its answer; hosts asked after it are heard."""
     script = f'case "$*" in *" a "*) exec sleep 3600;; esac; {DIRECT}'
 
-    before = asked(script, "a", "b", "c", limit_s=5.0)
+    before = asked(script, "a", "b", "c", limit_s=3.0)
     between = asked(DIRECT, "a", line="echo half; exec sleep 3600", limit_s=1.0)
 
-    assert before == {"a": NoAnswer(why="no answer within 5 s"), "b": "me\n", "c": "me\n"}
+    assert before == {"a": NoAnswer(why="no answer within 3 s"), "b": "me\n", "c": "me\n"}
     assert between == {"a": NoAnswer(why="no answer within 1 s")}
 
 
 def test_what_ssh_has_started_ends_with_it(asked: Asked, tmp_path: Path) -> None:
     """Its ProxyCommand holds the pipes too, so it is ended together with a silent ssh."""
-    answers = asked(f"sleep 3600 & echo $! >{tmp_path}/pid; wait", "a", limit_s=4.0)
+    answers = asked(f"sleep 3600 & echo $! >{tmp_path}/pid; wait", "a", limit_s=2.0)
 
-    assert answers == {"a": NoAnswer(why="no answer within 4 s")}
+    assert answers == {"a": NoAnswer(why="no answer within 2 s")}
     assert ended(tmp_path / "pid")
 
 

@@ -91,7 +91,7 @@ def test_a_command_that_hears_nothing(before: str) -> None:
 
 def test_starting_takes_longer_than_a_host_has(slow: list[int]) -> None:
     """The hosts that were started first are talked with meanwhile."""
-    hosts = [f"host-{number}" for number in range(12)]
+    hosts = [f"host-{number}" for number in range(6)]
 
     def two_words() -> Generator[bytes, str, str]:
         yield b""

@@ -216,6 +216,7 @@ def test_convergence_is_over_as_many_examples() -> None:
     assert check.finding == "a seed trained on 21 examples, the serial run on 14"
 
 
+@pytest.mark.slow
 def test_false_certificates_are_as_rare_as_promised() -> None:
     """Arms that lose exactly the margin pass in at most 5 % of 2,000 draws."""
     generator = np.random.default_rng(3)

@@ -256,6 +256,7 @@ def test_a_trace_comes_back_as_it_was(tmp_path: Path) -> None:
         Trace.read(tmp_path / "half.npz")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif("RINGSIDE_BROKEN_GATE" in os.environ, reason="this is the broken one")
 @pytest.mark.parametrize("broken", ["equal", "close"])
 def test_a_broken_gate_turns_these_tests_red(broken: str) -> None:
