@@ -2,7 +2,8 @@
 
     python tests/programs/run.py FOLDER short_batch_as_full unseeded_shuffle …
 
-A program NAME leaves FOLDER/NAME.RANK.npz: its `results`, nested as `weights/0`; or its error.
+A program NAME leaves FOLDER/NAME.RANK.npz: its `results`, nested as `weights/0`; or its error. By
+rows, FOLDER/NAME.RANK.ledger says which rows were trained.
 One that takes longer than a minute and a half ends the process, so that those that wait go on.
 """
 
@@ -64,6 +65,9 @@ def main() -> None:
         faulthandler.dump_traceback_later(MOST_S, exit=True)
         found = train(name)
         faulthandler.cancel_dump_traceback_later()
+        if "error" not in found and hasattr(sys.modules.get("ringside"), "ledger"):
+            rows = json.dumps(sys.modules["ringside"].ledger())
+            (Path(folder) / f"{name}.{rank()}.ledger").write_text(rows)
         np.savez(Path(folder) / f"{name}.{rank()}.npz", **found)
 
 

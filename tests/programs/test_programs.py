@@ -210,6 +210,29 @@ def trained(
     yield of
 
 
+@pytest.mark.parametrize(
+    "program", [p for p in PROGRAMS if p.keras3 != "only"], ids=lambda p: p.name
+)
+def test_two_stacks_train_the_same_rows(
+    program: Program, trained: Callable[[Arm], tuple[Path, str]]
+) -> None:
+    """Every process has the same ledger, and what couples the rows of a slice ends equal."""
+    if program.kind == "refused":
+        pytest.skip("a program that is refused has no results")
+    folders = [trained(arm)[0] for arm in ARMS if (arm.name, arm.keras) in EACH_TIME]
+    files = [file for folder in folders for file in folder.glob(f"{program.name}.*.npz")]
+
+    ledgers = {file.with_suffix(".ledger").read_text() for file in files}
+
+    assert len(files) == 3
+    if program.name != "compiled_by_xla":  # the hash is no operation of XLA
+        assert json.loads(min(ledgers))[0] > 0
+    assert len(ledgers) == 1
+    if program.kind == "coupled":
+        apart = [deviations(load(files[0]), load(file)) for file in files[1:]]
+        assert max(worst for each in apart for worst in each.values()) <= TOLERANCE, apart
+
+
 def plain(keras: int) -> Arm:
     """The same programs, by plain Keras."""
     return Arm("plain", by_python, replicas=1, keras=keras)

@@ -17,7 +17,7 @@ from ringside_core.specs.backends import backend_options
 from trainers.gather import gather
 from trainers.step import Steps, refusals
 
-__all__ = ["fit", "gather", "is_chief", "scope", "shard", "step"]
+__all__ = ["fit", "gather", "is_chief", "ledger", "scope", "shard", "step"]
 
 _name, _, _replicas = os.environ.get("ARM", "serial:1").partition(":")
 _processes = int(_replicas) if _name in ("horovod", "multi_worker_mirrored") else 1
@@ -83,6 +83,14 @@ def fit(model: Any, *data: Any, gradients: str = "optimizer", **arguments: Any) 
         _steps.loop(model, *data, **arguments)
     _steps.check_replicas()
     return history
+
+
+def ledger() -> list[int]:
+    """Rows that were trained since the last call, and the hash of them in their order."""
+    assert _steps.ledger is not None
+    found = list(_steps.ledger.read())
+    _steps.ledger.begin()
+    return found
 
 
 def shard(data: Any) -> Any:
