@@ -84,7 +84,9 @@ def certified_(
         if subjects[0].spec.keras == 3:  # forks have loaded legacy Keras (tests/warm.py)
             site = dataclasses.replace(site, python=sys.executable)
         everywhere = case.planted and case.mistake.everywhere
-        folder = tmp_path_factory.mktemp(f"planted-{case.mistake.name}" if everywhere else "arms")
+        folder = tmp_path_factory.mktemp("arms")
+        if everywhere:  # the serial run too is in a folder that says so
+            folder /= f"planted-{case.mistake.name}"
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Site, "here", lambda: dataclasses.replace(site, run_id=here().run_id))
             found = certify(subjects, folder=folder, steps=STEPS)
