@@ -137,8 +137,8 @@ once.
 
 wall time: Seconds of a whole run, from the start of its first process to the end of its last one.
 
-CPU, s / 1000 examples: User and system time of all processes after start-up ÷ examples trained after
-it × 1000. Validation is included.
+CPU, s / 1000 examples: User and system time of all processes after start-up ÷ examples trained
+after it × 1000. Validation is included.
 
 start-up CPU: User and system time of all processes until the end of the first step, mostly for
 import and tracing; of a parameter server and its workers, until they serve.
