@@ -150,8 +150,8 @@ def horovod_keras_3(tf: Any) -> None:
 
 def flags() -> argparse.Namespace:
     """The command line: what is trained, on how many replicas, with which processors."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--backend", default="serial")
+    parser = argparse.ArgumentParser(usage=argparse.SUPPRESS)  # a wrong flag gets one line
+    parser.add_argument("--backend", choices=[run.__name__ for run in BACKENDS], default="serial")
     parser.add_argument("--program", choices=PROGRAMS, default="digits")
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--replicas", type=int, default=1)

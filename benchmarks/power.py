@@ -27,7 +27,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import typer
@@ -142,7 +142,9 @@ def command(
     slow: Annotated[float, typer.Option(min=0, help="More work, as a share of a step.")] = 0.05,
     backends: Annotated[str, typer.Option(help="As of ringside compare.")] = "one_device",
     replicas: Annotated[str, typer.Option(help="As of ringside compare.")] = "1",
-    way: Annotated[str, typer.Option(help="live, fresh, or both.")] = "both",
+    way: Annotated[
+        Literal["live", "fresh", "both"], typer.Option(help="How rounds are made.")
+    ] = "both",
     minutes: Annotated[float, typer.Option(min=0, help="Of rounds, for each way.")] = 5.0,
     busy: Annotated[int, typer.Option(min=0, help="Cores kept busy by other processes.")] = 0,
     output: Annotated[Path, typer.Option(help="Where its folder is made.")] = Path("runs"),

@@ -182,6 +182,11 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:]:
+        print(
+            f"programs.py takes no arguments. Received: {' '.join(sys.argv[1:])}.", file=sys.stderr
+        )
+        sys.exit(2)
     try:
         main()
     except KeyboardInterrupt:

@@ -6,10 +6,10 @@ Text only: no cluster has run these manifests yet (docs/kubernetes.md).
 import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import yaml
-from pydantic import Field, NonNegativeInt
+from pydantic import Field, NonNegativeInt, model_validator
 
 from launch.plan import Plan, rank_names
 from launch.site import Site
@@ -29,6 +29,22 @@ MPIRUN = (
     "btl_vader_single_copy_mechanism none --mca odls_base_sigkill_timeout "
     f"{SAVE_S - 10} --prefix {ROOT}/.venv -x PATH"
 ).split()
+# What a value must match, and in words.
+RULES = {
+    "name": (
+        rf"(?=.{{0,{LONGEST}}}$)([a-z]([-a-z0-9]*[a-z0-9])?)?",
+        f"a-z, 0-9 and -, with a letter first and at most {LONGEST} characters, such as run-1",
+    ),
+    "claim": (
+        r"(?=.{1,253}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*",
+        "the name of a PersistentVolumeClaim: a-z, 0-9, - and dots, such as ringside",
+    ),
+    "cpu": (r"(?=.*[1-9])[0-9]+(m|\.[0-9]+)?", "a number of cores, such as 4, 0.5 or 500m"),
+    "memory": (
+        r"(?=.*[1-9])[0-9]+(\.[0-9]+)?(k|[MGTPE]|[KMGTPE]i)?",
+        "a number of bytes, such as 8Gi or 512M",
+    ),
+}
 Manifest = dict[str, Any]
 
 
@@ -44,11 +60,18 @@ class Kubernetes(Noun):
     """
 
     image: str = Field(min_length=1)
-    name: str = Field("", max_length=LONGEST, pattern="^([a-z]([-a-z0-9]*[a-z0-9])?)?$")
+    name: str = ""
     claim: str = "ringside"
     cpu: str = "4"
     memory: str = "8Gi"
     gpus: NonNegativeInt = 0
+
+    @model_validator(mode="after")
+    def _kubernetes_takes_it(self) -> Self:
+        for flag, (pattern, words) in RULES.items():
+            if not re.fullmatch(pattern, given := getattr(self, flag)):
+                raise RefusalError(f"--{flag} must be {words}.", received=repr(given))
+        return self
 
     def plan(self, spec: RunSpec, *, run_dir: Path, placement: Placement, site: Site) -> Plan:
         """A file and no processes: `run_dir` and `placement` are of other machines.

@@ -56,7 +56,12 @@ class _Answer(Noun):
 
 
 def check_hosts(
-    placement: Placement, site: Site, *, folder: Path, specs: Sequence[RunSpec] = ()
+    placement: Placement,
+    site: Site,
+    *,
+    folder: Path,
+    specs: Sequence[RunSpec] = (),
+    may_share_cores: bool = True,
 ) -> dict[str, HostFacts]:
     """Ask every host of a placement, used or not. Without a hostfile nothing is asked.
 
@@ -65,6 +70,7 @@ def check_hosts(
         site: this machine.
         folder: where results will go; it need not exist yet.
         specs: runs to come. Every host must have what they read, and cores for their replicas.
+        may_share_cores: whether the command has --oversubscribe.
 
     Raises:
         RefusalError: every problem of every host, or a run that has no room.
@@ -75,7 +81,10 @@ def check_hosts(
     most = {
         name: max((slots.get(name, 0) for slots in used), default=0) for name in placement.names
     }
-    facts, problems = _examined(placement, site, folder=folder, specs=specs, replicas=most)
+    advice = "--oversubscribe to insist" if may_share_cores else "give it fewer slots"
+    facts, problems = _examined(
+        placement, site, folder=folder, specs=specs, replicas=most, too_many=advice
+    )
     if problems:
         raise _not_ready(problems)
     return facts
@@ -119,6 +128,7 @@ def _examined(
     folder: Path,
     specs: Sequence[RunSpec],
     replicas: Mapping[str, int],
+    too_many: str = "--oversubscribe to insist",
     interrupts: Interrupts | None = None,
 ) -> tuple[dict[str, HostFacts], list[tuple[str, str]]]:
     """What each host said that has no problem; the problems: (host or `this machine`, what)."""
@@ -139,7 +149,7 @@ def _examined(
         problems += [(name, what) for what in _differences(answer, here, content, folder)]
         cores = answer.said["cores"]
         if replicas[name] > cores and not placement.oversubscribe:
-            many = f"{replicas[name]} replicas on {cores} usable cores (--oversubscribe to insist)"
+            many = f"{replicas[name]} replicas on {cores} usable cores ({too_many})"
             problems.append((name, many))
     interface = ""
     if away := site.away(placement.names):

@@ -145,6 +145,6 @@ def _place(ranks: int, placement: Placement, output: Path) -> Place:
         return Place(ranks)
     placement, site = filled(placement, ranks), Site.here()
     spec = Place(ranks, placement).spec_of("mpi")  # a rank in each slot
-    facts = check_hosts(placement, site, folder=output, specs=[spec])
+    facts = check_hosts(placement, site, folder=output, specs=[spec], may_share_cores=False)
     addresses = {name: facts[name].address for name in placement.names}
     return Place(ranks, placement, facts, measure_links(addresses, site))

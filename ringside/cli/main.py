@@ -30,7 +30,7 @@ COMMANDS = {
     "kubernetes": ("ringside.cli.kubernetes", "Print one run's manifests for Kubernetes."),
     "allreduce": (
         "ringside.cli.allreduce",
-        "Time all-reduce, broadcast and push/pull of every stack.",
+        "Time the all-reduce of every stack.",
     ),
     "predict": (
         "ringside.cli.predict",

@@ -14,13 +14,14 @@ from rich.table import Table
 from rich.text import Text
 
 from ringside.cli.common import OutputFolder, new_folder
-from ringside.predict.prediction import Prediction, predict
+from ringside.predict.prediction import LARGEST, Prediction, StackPrediction, predict
 from ringside.report.source import RESULTS, naming, read_results
 from ringside.stats.figure import Figure
 from ringside_core.specs import Communication, RefusalError, write_whole
 from ringside_core.text import decimals_for, is_whole_number, number, percent
 
 DOCUMENT = "communication.json"
+SIZES = "4,16,64,256"
 NOTE = (
     "Weak scaling; steps without (measured) are predicted. The interval covers scatter "
     "between rounds, the error of the cost model, and growth that the measurements leave open. It "
@@ -38,7 +39,12 @@ def command(
             help="Folder of `ringside allreduce` on the same hosts. Default: the comparison's own."
         ),
     ] = None,
-    replicas: Annotated[str, typer.Option(help="Sizes, separated by commas.")] = "4,16,64,256",
+    replicas: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Sizes, separated by commas. Default: those of {SIZES} that were not run."
+        ),
+    ] = None,
     name: Annotated[
         str | None, typer.Option(help="Name of the new folder. Default: predict- and the time.")
     ] = None,
@@ -49,11 +55,20 @@ def command(
     It uses runs of one replica and of several, and the times of all-reduces by themselves. It
     prints a table and writes prediction.json. docs/prediction.md describes the model.
     """
-    sizes = _sizes(replicas)
+    sizes = _sizes(replicas or SIZES)
     results = read_results(folder)
     reduced = _communication(communication, results.comparison.communication)
     with naming(folder / RESULTS):
         stacks, not_predicted = predict(results.comparison, reduced, sizes)
+    stacks = tuple(map(_beyond_what_was_run, stacks))
+    predicted = {size for stack in stacks for size in stack.steps_ms}
+    if not predicted or (replicas and not predicted.issuperset(sizes)):
+        most = min(stack.known_replicas for stack in stacks)
+        raise RefusalError(
+            "--replicas must be more than were run.",
+            received=repr(replicas or SIZES),
+            advice=f"{most} were run.",
+        )
     prediction = Prediction(
         created_unix_s=time.time(),
         command=shlex.join(["ringside", *sys.argv[1:]]),
@@ -100,11 +115,16 @@ def _interval(step_ms: Figure) -> str:
     return f"[{number(step_ms.interval.low, places)}, {number(step_ms.interval.high, places)}]"
 
 
+def _beyond_what_was_run(stack: StackPrediction) -> StackPrediction:
+    steps_ms = {size: step for size, step in stack.steps_ms.items() if size > stack.known_replicas}
+    return stack.replace(steps_ms=steps_ms)
+
+
 def _sizes(text: str) -> list[int]:
     texts = [part.strip() for part in text.split(",")]
-    if not all(map(is_whole_number, texts)):
+    if not all(is_whole_number(size) and 2 <= int(size) <= LARGEST for size in texts):
         raise RefusalError(
-            "--replicas must be whole numbers, separated by commas.",
+            f"--replicas must be whole numbers from 2 to {LARGEST:,}, separated by commas.",
             received=repr(text),
             advice="Example: --replicas 4,64,4096",
         )

@@ -90,19 +90,16 @@ def predict(
     Args:
         comparison: with runs at one replica and at more, of the same batch for each.
         communication: all-reduces of the same stacks between the same hosts.
-        sizes: numbers of replicas.
+        sizes: numbers of replicas, at most LARGEST.
 
     Raises:
-        RefusalError: a size that cannot be predicted, or no stack that can be.
+        RefusalError: no stack can be predicted.
 
     Example:
         >>> stacks, reasons = predict(comparison, communication, [4, 64])
         >>> stacks[0].steps_ms[4].value
         163.2
     """
-    for size in sizes:
-        if not 1 <= size <= LARGEST:
-            raise RefusalError(f"Sizes are 1 to {LARGEST:,} replicas.", received=size)
     inputs: list[StackInputs] = []
     refused: dict[str, RefusalError] = {}
     groups = {arm.group: arm for arm in comparison.arms if not (arm.twin_of or arm.for_breakdown)}

@@ -27,7 +27,7 @@ COVERED = (
     "ringside_core/specs",
     "ringside_core/text.py",
 )
-PACKAGES = ("numpy", "scipy", "pandas", "matplotlib", "jinja2")
+PACKAGES = ("numpy", "scipy", "matplotlib", "jinja2")
 
 
 class Results(NamedTuple):

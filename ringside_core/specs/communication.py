@@ -1,6 +1,6 @@
 """Communication: the time of each stack for an all-reduce, with every sample, and its links."""
 
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
 from pydantic import (
     Field,
@@ -26,7 +26,6 @@ class Timing(Noun):
         warm_up: earlier repetitions, which were checked but not kept.
     """
 
-    operation: Literal["allreduce"] = "allreduce"
     size_bytes: PositiveInt
     seconds: tuple[tuple[PositiveFloat, ...], ...]
     wrong: NonNegativeInt
@@ -82,10 +81,17 @@ class Link(Noun):
 
     sender: str
     receiver: str
-    tool: Literal["tcp"] = "tcp"
     bytes: PositiveInt
     seconds: PositiveFloat
     congestion_control: str = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_tool(cls, body: Any) -> Any:
+        """Comparisons hold older links too, which name the one tool."""
+        if isinstance(body, dict) and body.get("tool") == "tcp":
+            return {k: v for k, v in body.items() if k != "tool"}
+        return body
 
     @property
     def bits_per_s(self) -> float:
@@ -153,7 +159,9 @@ def _without_schema_2(value: Any) -> Any:
     if isinstance(value, dict):
         if value.get("operation") in ("broadcast", "push_pull") or value.get("tool") == "iperf3":
             return None
-        left_out = ("add_seconds_per_byte", "cpu_s")
+        left_out = {"add_seconds_per_byte", "cpu_s"}
+        if value.get("operation") == "allreduce":  # as older files of schema 3 have it
+            left_out.add("operation")
         return {k: _without_schema_2(v) for k, v in value.items() if k not in left_out}
     if isinstance(value, list):
         parts = ((one, _without_schema_2(one)) for one in value)

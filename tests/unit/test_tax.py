@@ -1,5 +1,7 @@
 import dataclasses
 import math
+import subprocess
+import sys
 import threading
 import time
 from functools import partial
@@ -24,6 +26,27 @@ from benchmarks.tax import (
 from launch.flags import spec_from_flags
 from ringside.stats.figure import Figure, Interval
 from ringside_core.specs import RefusalError, Resources, Surroundings
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("scripts/programs.py --help", "takes no arguments"),
+        ("benchmarks/power.py --way nope", "'nope' is not one of"),
+        ("benchmarks/by_hand.py --out x --backend nope", "invalid choice: 'nope'"),
+    ],
+)
+def test_wrong_words_start_nothing(words: str, said: str) -> None:
+    """They are refused with exit code 2."""
+    command = [sys.executable, "-m", *words.replace("/", ".").replace(".py", "", 1).split()]
+
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_a_refusal_of_a_benchmark_is_a_line(

@@ -36,11 +36,3 @@ def subject(
 
 
 GLOO: dict[str, object] = {"controller": "gloo"}
-MPI: dict[str, object] = {"controller": "mpi"}
-SYNCHRONOUS: tuple[tuple[str, dict[str, object]], ...] = (
-    ("mirrored", {}),
-    ("central_storage", {}),
-    ("multi_worker_mirrored", {}),
-    ("horovod", GLOO),
-    ("horovod", MPI),
-)

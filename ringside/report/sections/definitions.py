@@ -40,7 +40,7 @@ belongs to the pair alone, so it may exclude 1 although the word is cannot tell.
 headline may be the fastest of several that are not told apart. Who wins was lucky too: its interval
 and p-value account for that.
 
-p, p adjusted: The probability that two equally fast arms differ at least this much. Adjusted:
+p, adjusted: The probability that two equally fast arms differ at least this much. Adjusted:
 corrected for the number of questions that are judged together.
 
 sure to be seen: The relative difference that this experiment, with its noise and its rounds, would
@@ -54,9 +54,9 @@ disturbed round: A round in which other programs, or the host, took more than 10
 It is left out as long as enough quiet rounds are left. What others use of the machine's other cores
 is shown too, and leaves out no round.
 
-width of an interval of interest: (high − low) ÷ ratio. Of interest are the pairs of one size, each
-arm against serial, and each arm that is measured twice. Widths are looked at from the seventh round
-on. Rounds are added until the widest interval is narrower than the width that was asked for.
+interval of interest: Of interest are the pairs of one size, each arm against serial, and each arm
+that is measured twice. The width of an interval is (high − low) ÷ ratio. Once 5 rounds count, no
+more are made if the widest interval is at most as wide as was asked for.
 
 certified, comparable: Before anything is timed, each arm trains on the same global batches as the
 serial run. exact: all weights, losses, metrics and predictions equal those of the serial run within
@@ -90,27 +90,23 @@ arm minus its time with something left out; the list below the table says what i
 remainder is the whole minus all parts, such as what overlaps. The parts add up if the interval of
 the remainder contains 0.
 
-time of a collective: From a barrier to the return of the operation. Mean, median and 99th
-percentile are over the repetitions of each rank, then averaged over the ranks; [least–most] are the
-means of single ranks. A rare stall is in the mean and hidden in the median. Bandwidths and models
-are of the mean. Repetitions: how often each rank ran the operation.
+time, bus bandwidth, of the link: Time of an all-reduce: from a barrier to the return of the
+operation, mean over the ranks and repetitions, with its 95 % interval over the repetitions. A rare
+stall is in it. Bus bandwidth: size ÷ time × 2(n−1)/n, in GB/s (1e9 bytes), as nccl-tests defines
+it. Of the link: the shortest time that the slowest link allows any all-reduce ÷ the time.
 
-wrong elements: Elements of the results that differ from the correct value, which is known in
-advance; over all ranks and repetitions.
+wrong: Elements of the sums that differ from the correct value, which is known in advance; over all
+ranks and repetitions.
 
-algorithm and bus bandwidth: Algorithm bandwidth: size ÷ time, in GB/s (1e9 bytes). Bus bandwidth of
-an all-reduce: algorithm bandwidth × 2(n−1)/n, as nccl-tests defines it.
+model of latency and bandwidth, median error: t(n) = 2(p−1)·α + 2(p−1)/p·n·β for n bytes among p
+ranks. The latency of a message (α) and the seconds to send a byte and to add it (β) are fitted to
+the times of all sizes. Error: |model − measured| ÷ measured, the median over the sizes.
 
-α, β, γ, error of the model: Latency of a message (α), seconds per byte on a link (β), and seconds
-to add a byte (γ, measured separately), fitted to the times at all sizes. Error: |model − measured|
-÷ measured; the median and the largest over the sizes.
-
-gradients, predicted, counted, exposed: Gradients: bytes of one gradient of all trainable weights.
-Predicted bytes: 2(n−1)/n × gradients for each of n ranks (ring all-reduce), or 2 × gradients for
-each worker (push and pull). Predicted ms, in one piece: what the fitted model gives for one
-operation on all gradients at once; a stack may cut them into pieces and send while it computes.
-Counted: bytes that the interfaces of all hosts sent after warm-up ÷ steps; loopback and other
-programs are included. Exposed: step time with reduction minus step time without.
+gradients, sent, all-reduce, exposed: Gradients: bytes of one gradient of all trainable weights.
+Sent: bytes that the interfaces of all hosts sent after warm-up ÷ steps; loopback and other programs
+are included. All-reduce, in one piece: what the fitted model gives for one operation on all
+gradients at once; a stack may cut them into pieces and send while it computes. Exposed: step time
+with reduction minus step time without.
 
 time to target: Seconds from the command to the end of the first epoch whose validation metric
 reaches the target. Start-up, with its launcher, and validation are included.
@@ -141,8 +137,8 @@ once.
 
 wall time: Seconds of a whole run, from the start of its first process to the end of its last one.
 
-CPU s / 1000 examples: User and system time of all processes after start-up ÷ examples trained after
-it × 1000. Validation is included.
+CPU, s / 1000 examples: User and system time of all processes after start-up ÷ examples trained
+after it × 1000. Validation is included.
 
 start-up CPU: User and system time of all processes until the end of the first step, mostly for
 import and tracing; of a parameter server and its workers, until they serve.

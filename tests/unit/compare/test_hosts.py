@@ -121,7 +121,7 @@ def placed() -> Comparison:
         hosts=on(1, 1).hosts,
         interface="eth0",
         addresses={"a": "10.0.0.1", "b": "10.0.0.2"},
-        links=(Link(sender="a", receiver="b", tool="tcp", bytes=125_000_000, seconds=1.0),),
+        links=(Link(sender="a", receiver="b", bytes=125_000_000, seconds=1.0),),
     )
 
 
@@ -137,9 +137,7 @@ def test_runs_of_a_comparison_go_to_its_hosts() -> None:
 
 def link(sender: str, receiver: str, mbit_s: float) -> Link:
     """One that carried so much."""
-    return Link(
-        sender=sender, receiver=receiver, tool="tcp", bytes=round(mbit_s * 125_000), seconds=1.0
-    )
+    return Link(sender=sender, receiver=receiver, bytes=round(mbit_s * 125_000), seconds=1.0)
 
 
 @pytest.mark.parametrize(

@@ -74,10 +74,10 @@ class Network:
             for name in names
         }
 
-    def problems(self) -> list[str]:
+    def problems(self, **more: Any) -> list[str]:
         """The lines of the refusal; none if all is well."""
         try:
-            check_hosts(self.placement, self.site, folder=self.folder, specs=self.specs)
+            check_hosts(self.placement, self.site, folder=self.folder, specs=self.specs, **more)
         except RefusalError as error:
             return str(error.received).split("\n  ")[1:]
         return []
@@ -248,6 +248,18 @@ def test_more_replicas_than_cores(
     network.placement = network.placement.replace(oversubscribe=insist)
 
     assert network.problems() == [f"{one} (--oversubscribe to insist)" for one in expected]
+
+
+def test_a_command_without_oversubscribe_does_not_advise_it(network: Network) -> None:
+    """`ringside allreduce` gives each rank a core of its own."""
+    topology = Topology(processes_per_host=6)
+    network.specs = [
+        RunSpec(backend="horovod", options={}, topology=topology, global_batch=120, epochs=1)
+    ]
+
+    assert network.problems(may_share_cores=False) == [
+        "a: 6 replicas on 4 usable cores (give it fewer slots)"
+    ]
 
 
 def test_the_digest_of_code(tmp_path: Path) -> None:

@@ -115,8 +115,15 @@ def test_a_long_name_is_shortened(printed: Callable[[str], str]) -> None:
         ("--backend tpu --image i", "which needs a TPU"),
         ("--backend horovod --image i -o controller=gloo", "ranks in them meet over MPI"),
         ("--backend multi_worker_mirrored --image i", "gets no TF_CONFIG"),
-        ("--backend horovod --image i --name Run", "name"),
-        ("--backend horovod --image i --name 4you", "name"),
+        ("--backend horovod --image i --name Run", "--name must be"),
+        ("--backend horovod --image i --name 4you", "--name must be"),
+        ("--backend horovod --image i --name A_B", "--name must be"),
+        ("--backend horovod --image i --claim A_B", "--claim must be"),
+        ("--backend horovod --image i --claim ''", "--claim must be"),
+        ("--backend horovod --image i --cpu potato", "--cpu must be"),
+        ("--backend horovod --image i --cpu 0", "--cpu must be"),
+        ("--backend horovod --image i --memory x", "--memory must be"),
+        ("--backend horovod --image i --memory -8Gi", "--memory must be"),
         (f"--backend serial --image i --name {'a' * 41}", "at most 40 characters"),
         ("--backend horovod --image i --gpus -1", "gpus"),
         ("--backend horovod --image i --cores-per-replica 1", "No such option"),
@@ -130,6 +137,16 @@ def test_refused(flags: str, words: str, capsys: pytest.CaptureFixture[str]) -> 
     assert code == 2
     assert words in " ".join(said.err.split())
     assert said.out == ""
+
+
+@pytest.mark.parametrize(
+    "flags", ["--cpu 500m --memory 512M", "--cpu 0.5 --memory 1.5Gi", "--claim data.of.mine"]
+)
+def test_what_kubernetes_takes_is_taken(flags: str, printed: Callable[[str], str]) -> None:
+    """Parts of a core, both kinds of units, and names with dots."""
+    text = printed(f"--backend serial --image i {flags}")
+
+    assert all(value in text for value in shlex.split(flags)[1::2])
 
 
 def test_the_image_has_what_manifests_name() -> None:

@@ -94,4 +94,4 @@ def communication(
 
 def link(bits_per_s: float) -> Link:
     """From the first host to the second."""
-    return Link(sender="left", receiver="right", tool="tcp", bytes=int(bits_per_s / 8), seconds=1)
+    return Link(sender="left", receiver="right", bytes=int(bits_per_s / 8), seconds=1)

@@ -253,13 +253,6 @@ def test_what_was_not_measured_is_refused(
         predict(comparison, communication, [4])
 
 
-@pytest.mark.parametrize("size", [0, 4097])
-def test_sizes_have_an_end(size: int) -> None:
-    """Networks of more are not described by two hosts."""
-    with pytest.raises(RefusalError, match="1 to 4,096"):
-        predict(made.comparison(KNOWN), made.communication(), [size])
-
-
 # The command
 
 
@@ -297,7 +290,13 @@ def test_the_command_prints_a_table_and_writes_a_document(
 
 @pytest.mark.parametrize(
     ("flags", "said"),
-    [(["--replicas", "four"], "whole numbers"), (["--communication", "none"], "--communication")],
+    [
+        (["--replicas", "four"], "--replicas must be whole numbers"),
+        (["--replicas", "0"], "--replicas must be whole numbers from 2 to 4,096"),
+        (["--replicas", "4,4097"], "--replicas must be whole numbers from 2 to 4,096"),
+        (["--replicas", "2,4"], "--replicas must be more than were run"),
+        (["--communication", "none"], "--communication"),
+    ],
 )
 def test_wrong_flags_are_refused(
     flags: list[str],
@@ -307,7 +306,23 @@ def test_wrong_flags_are_refused(
 ) -> None:
     """By one line, with exit code 2."""
     assert ringside_predict(*flags) == 2
-    assert said in capsys.readouterr().err
+    printed = capsys.readouterr().err
+    assert said in printed
+    assert "results.json" not in printed
+
+
+def test_sizes_that_were_run_are_left_out_of_the_default(
+    ringside_predict: Callable[..., Any], tmp_path: Path
+) -> None:
+    """Four replicas were measured, so 16 is the first size that is predicted."""
+    four = made.comparison({**KNOWN, 4: 0.3})
+    write_whole(tmp_path / "results.json", four.to_json())
+
+    code = ringside_predict("--name", "new")
+
+    found = Prediction.from_json((tmp_path / "new" / "prediction.json").read_text())
+    assert not code
+    assert [[*stack.steps_ms] for stack in found.stacks] == [[16, 64, 256]]
 
 
 @pytest.mark.parametrize(("four", "row"), [(0.19, "-5.3 % | yes"), (0.6, "-70.0 % | no")])

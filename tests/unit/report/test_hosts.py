@@ -17,9 +17,7 @@ from tests.unit.report.judged import bare
 
 def link(sender: str, receiver: str, gbit_s: float) -> Link:
     """One that carries so much."""
-    return Link(
-        sender=sender, receiver=receiver, tool="tcp", bytes=round(gbit_s * 1e9 / 8), seconds=1.0
-    )
+    return Link(sender=sender, receiver=receiver, bytes=round(gbit_s * 1e9 / 8), seconds=1.0)
 
 
 def placed(**changes: object) -> Comparison:

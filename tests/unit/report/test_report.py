@@ -389,7 +389,7 @@ def test_report_imports_neither_frameworks_nor_other_rooms() -> None:
     light = _modules(code)
     heavy = _modules(code.replace("; print", write + "; print"))
 
-    assert not {"matplotlib", "jinja2", "pandas", "numpy"} & light
+    assert not {"matplotlib", "jinja2", "numpy"} & light
     forbidden = {"tensorflow", "keras", "tf_keras", "horovod"}
     rooms = {"ringside.compare", "ringside_core.workloads", "launch", "trainers", "backends"}
     assert not (forbidden | rooms) & heavy

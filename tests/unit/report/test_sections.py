@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from ringside.compare.budget import ROUNDS_BEFORE_WIDTH
 from ringside.report.blocks import Terms, Text
 from ringside.report.sections.accuracy import accuracy_section
 from ringside.report.sections.caveats import caveats
@@ -239,6 +240,27 @@ def test_digest_of_the_samples_is_in_the_environment() -> None:
     assert ("Digest of the raw samples", digest_of(bout().to_json().encode())) in facts.items
 
 
+# Of a cell, of a word, of the metric's own name, and of hosts, which this comparison does not have.
+GENERAL_TERMS = {"median [lowest–highest] n", "comparable", "final metric", "of the link"}
+
+
+def test_every_term_that_is_defined_is_in_the_report() -> None:
+    """A definition whose column has gone explains nothing."""
+    others = [section for section in bout_view().sections if section.name != "definitions"]
+    report = repr((others, bout_view().lead, bout_view().headlines, bout_view().facts)).lower()
+
+    terms = {term for terms, _ in DEFINITIONS for term in terms.split(", ")}
+
+    assert {term for term in terms if term.lower() not in report} == GENERAL_TERMS
+
+
+def test_the_definition_of_a_width_has_the_rounds_of_the_code() -> None:
+    """As many as must count before a narrow interval ends a comparison."""
+    (meaning,) = (meaning for term, meaning in DEFINITIONS if term == "interval of interest")
+
+    assert f"Once {ROUNDS_BEFORE_WIDTH} rounds count" in meaning
+
+
 def test_every_kind_of_number_is_defined() -> None:
     """Every column head has a definition."""
     text = " ".join(f"{term} {meaning}" for term, meaning in DEFINITIONS).lower()
@@ -254,12 +276,11 @@ def test_every_kind_of_number_is_defined() -> None:
         "sure to be seen",
         "gradients:",
         "in one piece",
-        "wrong elements",
+        "elements of the sums",
         "cores in use",
         "shared cores",
         "threads",
         "wall time",
-        "repetitions:",
         "paid once",
         "seeds:",
         "epochs to target:",
@@ -270,11 +291,11 @@ def test_every_kind_of_number_is_defined() -> None:
         "exposed",
         "time to accuracy",
         "peak memory",
-        "cpu s",
+        "s / 1000 examples",
         "start-up",
         "trial",
         "digest",
-        "p adjusted",
+        "p, adjusted",
         "of the ceiling",
     ):
         assert word in text, word
