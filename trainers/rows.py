@@ -4,13 +4,12 @@ Replica r of R gets rows r, r + R, r + 2R … of each batch: what `.shard(R, r)`
 `.batch(B / R)` would give it. A short last batch needs no special case.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 from ringside_core.keras import tf
 from ringside_core.keras.part import Part
 from ringside_core.specs import RefusalError
-
-_PLACE, _PART, _COLUMN = 5_308_871_522, 977, 131_071
 
 
 def cut(batch: Any, r: int, size: int) -> tuple[Any, Any, Any]:
@@ -27,7 +26,7 @@ def cut(batch: Any, r: int, size: int) -> tuple[Any, Any, Any]:
         the number 0.
 
     Raises:
-        RefusalError: no part has rows.
+        RefusalError: no part has rows, or it is not known which parts have.
 
     Example:
         >>> part, rows, n = cut({"x": tf.range(5)}, 1, 2)
@@ -62,7 +61,13 @@ def rows_of(parts: list[Any]) -> tuple[Any, set[int]]:
     static = [k for k in found if isinstance(k, int)]
     dynamic = [k for k in found if not isinstance(k, int)]
     if not dynamic:
-        n = max(dict.fromkeys(static), key=static.count)
+        n = static[0]
+        if 2 * static.count(n) <= len(static):
+            raise RefusalError(
+                "Most parts of a batch must have as many rows as its first part.",
+                received=f"parts of {', '.join(map(str, static))} rows",
+                advice="What belongs to every row may be a constant of the model.",
+            )
         return n, set(static) - {n}
     for other in dynamic[1:]:
         # Not `tf.debugging.assert_equal`, whose tf.cond a strategy's step cannot always run.
@@ -94,7 +99,7 @@ def block(batch: Any, r: int, size: int) -> Any:
 def row_hash(batch: Any, r: int = 0, size: int = 1) -> Any:
     """A hash of the rows of a batch in their order, int64.
 
-    It is a sum over rows, of the row's fingerprint × an odd number for its place in the global
+    It is a sum over rows, of the row's fingerprint × an odd fingerprint of its place in the global
     batch: the hashes of all replicas' rows add up to that of the whole batch.
 
     Args:
@@ -108,23 +113,33 @@ def row_hash(batch: Any, r: int = 0, size: int = 1) -> Any:
     for k, t in enumerate(parts):
         if _is_beside(t, beside):
             continue
-        if isinstance(t, tf.RaggedTensor):
-            flat, row, starts = t.flat_values, t.value_rowids(), t.row_starts()
-            for inner in t.nested_row_splits[1:]:  # the outermost rows count
-                row = tf.repeat(row, inner[1:] - inner[:-1])
-                starts = tf.gather(inner, starts)
-            column = tf.range(tf.shape(flat)[0], dtype=tf.int64) - tf.cast(
-                tf.gather(starts, row), tf.int64
-            )
-        elif isinstance(t, tf.SparseTensor):
-            flat, row = t.values, t.indices[:, 0]
-            column = tf.reduce_sum(t.indices[:, 1:] * 8191, 1)
-        else:
-            flat, row = t, tf.range(tf.shape(t)[0], dtype=tf.int64)
-            column = tf.zeros_like(row)
-        place = tf.cast(row, tf.int64) * size + r + _PART * k + _COLUMN * tf.cast(column, tf.int64)
-        total += tf.reduce_sum(_fingerprints(flat) * (place * _PLACE + 1))
+        for level, (values, row, inner) in enumerate(_entries(t)):
+            columns = [row * size + r, tf.zeros_like(row) + (64 * k + level)]
+            shape = tf.zeros_like(row)[:, None] + tf.shape(values, tf.int64)[None, 1:]
+            place = tf.concat([tf.stack(columns, 1), inner, shape], 1)
+            total += tf.reduce_sum(_fingerprints(values) * (_fingerprints(place) | 1))
     return total
+
+
+def _entries(t: Any) -> Iterator[tuple[Any, Any, Any]]:
+    """(values [m, …], the row of each [m], where it is in its row [m, …]) of a part, by levels."""
+    if isinstance(t, tf.SparseTensor):
+        yield t.values, t.indices[:, 0], t.indices[:, 1:]
+        return
+    if not isinstance(t, tf.RaggedTensor):
+        row = tf.range(tf.shape(t)[0], dtype=tf.int64)
+        yield t, row, row[:, None][:, :0]
+        return
+    rows, row, inner = t.nrows(tf.int32), tf.cast(t.value_rowids(), tf.int64), t.values
+    while True:
+        counts = tf.math.bincount(tf.cast(row, tf.int32), minlength=rows, dtype=tf.int64)
+        first = tf.gather(tf.cumsum(counts, exclusive=True), row)
+        column = tf.range(tf.size(row, tf.int64), dtype=tf.int64) - first
+        if not isinstance(inner, tf.RaggedTensor):
+            yield inner, row, column[:, None]
+            return
+        yield inner.row_lengths(), row, column[:, None]
+        row, inner = tf.gather(row, inner.value_rowids()), inner.values
 
 
 def _fingerprints(rows: Any) -> Any:

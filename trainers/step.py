@@ -12,8 +12,16 @@ from typing import Any
 import numpy as np
 
 from backends.base import Backend, statistics
-from ringside_core.keras import VERSION, has_own_step, is_of_keras, raw, tf
-from ringside_core.keras.part import Part, floating, here, times
+from ringside_core.keras import (
+    VERSION,
+    has_own_step,
+    is_of_keras,
+    optimizers_of,
+    raw,
+    tf,
+    variables_of,
+)
+from ringside_core.keras.part import Part, floating, here, in_python, times
 from ringside_core.specs import RefusalError
 from trainers.row_ledger import RowLedger
 from trainers.rows import block, cut, gathered
@@ -40,6 +48,7 @@ class Steps:
         self.backend, self.at_tape, self.each_step = backend, False, False
         self.ledger = RowLedger(backend) if ledger else None
         self.used: dict[int, Any] = {}
+        self._models: list[Any] = []
         self._evaluating = False
         # Every replica gets the whole global batch; public, and called by both Keras.
         backend.strategy_here.experimental_distribute_dataset = _as_it_is
@@ -65,7 +74,6 @@ class Steps:
         Returns:
             A function: global batch → what Keras is to make of it.
         """
-        author = _in_python(author)
         backend, size = self.backend, self.backend.num_replicas
 
         def step(batch: Any) -> Any:
@@ -74,7 +82,7 @@ class Steps:
             if training and self.ledger is not None and noted():
                 self.ledger.note(own, rows, number, size)
             if size == 1:
-                returned = author(own)
+                returned = in_python(author)(own)
                 self._note_used()
                 return returned
             part = Part(
@@ -89,9 +97,9 @@ class Steps:
             )
             # After its tape, each replica updates its own copies: in a `tf.cond` too.
             part.alone = part.at_tape and backend.let_replicas_update_alone()
-            before = [(v, tf.identity(v)) for v in kept()] if _may_be_none(rows) else []
+            before = [(v, tf.identity(v)) for v in kept()] if _may_be_none(n, size) else []
             with part.running():
-                returned = author(own)
+                returned = in_python(author)(own)
             for v, old in before:
                 v.assign(tf.where(rows > 0, v, old))
             self._note_used()
@@ -110,6 +118,8 @@ class Steps:
     def _for_keras(self, part: Part, returned: Any) -> Any:
         if not part.merge:  # Keras wants one number at least; `_epoch_logs` tells the others
             return {"loss": tf.zeros([1] if VERSION == 3 else [], tf.keras.backend.floatx())}
+        if returned is None:  # a step function may return nothing
+            return returned
         shared = tf.nest.map_structure(lambda v: times(floating(v), part.share), returned)
         if not self.backend.in_strategy:
             return tf.nest.pack_sequence_as(shared, part.total(tf.nest.flatten(shared)))
@@ -125,11 +135,11 @@ class Steps:
             data: yields global batches, once for each epoch.
             epochs: passes over the data.
         """
-        function = _in_python(function)
-        step = self.on_rows(
-            lambda batch: function(*batch) if isinstance(batch, tuple) else function(batch),
-            training=True,
-        )
+
+        def of_batch(batch: Any) -> Any:
+            return in_python(function)(*(batch if isinstance(batch, tuple) else (batch,)))
+
+        step = self.on_rows(of_batch, training=True)
         strategy = self.backend.strategy_here
         update = tf.function(lambda batch: strategy.run(step, args=(batch,)), reduce_retracing=True)
         for _ in range(epochs):
@@ -144,9 +154,13 @@ class Steps:
         Raises:
             RefusalError: naming the variable.
         """
+        used = dict(self.used)
+        for model in self._models if not used else ():  # of eager steps it is not known
+            optimizers = [v for x in optimizers_of(model) for v in variables_of(x)]
+            used |= {id(v): v for v in (*map(raw, model.variables), *optimizers)}
         # What lets others part is small and not trained: a rate, a statistic, a count.
         by_size = sorted(
-            self.used.values(), key=lambda v: (v.shape.num_elements(), v.trainable, _made(v))
+            used.values(), key=lambda v: (v.shape.num_elements(), v.trainable, _made(v))
         )
         for variable in by_size:
             read_over_all = tf.VariableSynchronization.ON_READ
@@ -164,7 +178,9 @@ class Steps:
                 )
 
     def _part(self, variable: Any) -> bool:
-        local = [np.asarray(v) for v in self.backend.local_values(variable)]
+        local = [np.asarray(v, np.float64) for v in self.backend.local_values(variable)]
+        # A sum and a maximum may pass over a NaN, and add what is none.
+        local = [np.nan_to_num(v, nan=1e300, posinf=1e301, neginf=-1e301) for v in local]
         first = np.asarray(self.backend.broadcast(local[0]))
         scale = np.max(np.abs(first), initial=0.0)
         apart = max(float(np.max(np.abs(v - first), initial=0.0)) for v in local)
@@ -177,20 +193,21 @@ class Steps:
         if _TAKEN in held:
             return
         held[_TAKEN] = True
+        self._models.append(model)
         several = self.backend.num_replicas > 1
 
         def with_metrics(step: Callable[..., Any]) -> Callable[..., Any]:
             def run(*args: Any) -> Any:
                 if several:
                     self._take_metrics(model)
-                return step(*args)
+                return in_python(step)(*args)
 
             return run
 
         for name in ("train_step", "test_step"):
             author = getattr(model, name)
             held[name] = self.on_rows(
-                with_metrics(_in_python(author)),
+                with_metrics(author),
                 training=name == "train_step",
                 merge=partial(self._merges, model) if name == "train_step" else lambda: True,
                 noted=lambda: not model.jit_compile,
@@ -205,8 +222,8 @@ class Steps:
         if model.jit_compile and self.backend.xla_obstacle(self.backend.num_replicas):
             held["_jit_compile"] = False
         if self.backend.in_strategy:
-            predict = _in_python(model.predict_step)
-            held["predict_step"] = lambda batch: predict(
+            predict = model.predict_step
+            held["predict_step"] = lambda batch: in_python(predict)(
                 block(batch, self.backend.static_replica_number(), self.backend.num_replicas)
             )
         evaluate, train_on_batch = model.evaluate, model.train_on_batch
@@ -296,8 +313,8 @@ class Steps:
             if part is None:
                 return upstream(*args, **kwargs)
             states = [raw(v) for v in metric.variables]
-            whole = by_author and len(args) + len(kwargs) >= 2
-            if not whole and not _may_be_none(part.rows):
+            whole = by_author and any(map(_has_rows, (*args, *kwargs.values())))
+            if not whole and not _may_be_none(part.n, part.size):
                 return upstream(*args, **kwargs)
             before = [tf.identity(v) for v in states]
             if whole:  # its state may be no sum over rows: replica 0 counts the whole batch
@@ -309,8 +326,8 @@ class Steps:
                     )
                 finally:
                     part.whole = False
-                for v, old in zip(states, before, strict=True) if part.number else ():
-                    v.assign(old)
+                for v in states if part.number else ():
+                    v.assign(tf.zeros_like(v))  # states are added, also those begun at a minimum
             else:
                 upstream(*args, **kwargs)
                 for v, old in zip(states, before, strict=True):
@@ -328,7 +345,9 @@ class Steps:
                 return result()
             states = [raw(v) for v in metric.variables]
             own = [tf.identity(v) for v in states]
-            for v, total in zip(states, part.total(own), strict=True):
+            with part.together():
+                totals = part.total(own)
+            for v, total in zip(states, totals, strict=True):
                 v.assign(total)
             value = tf.nest.map_structure(tf.identity, result())
             for v, old in zip(states, own, strict=True):
@@ -338,11 +357,13 @@ class Steps:
         held["result"] = over_replicas
 
 
+def _has_rows(value: Any) -> bool:
+    return value is not None and bool(tf.convert_to_tensor(value).shape.rank)
+
+
 def _whole(part: Part, value: Any) -> Any:
     """With the rows of all replicas, of what has rows."""
-    if value is None or not tf.convert_to_tensor(value).shape.rank:
-        return value
-    return gathered(part, value)
+    return gathered(part, value) if _has_rows(value) else value
 
 
 @contextmanager
@@ -359,23 +380,14 @@ def refusals() -> Iterator[None]:
         raise inner from None
 
 
-def _in_python(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A tf.function as Python, traced with its caller: its own trace would keep the first share."""
-    python = getattr(function, "python_function", None)
-    if python is None:
-        return function
-    converted = tf.autograph.to_graph(getattr(python, "__func__", python))
-    owner = getattr(python, "__self__", None) or getattr(function, "__self__", None)
-    return converted if owner is None else partial(converted, owner)
-
-
 def _made(variable: Any) -> int:
     """In the order in which variables were made, the same in every process. Private: 2.21."""
     return int(variable._unique_id.rpartition("_")[2])
 
 
-def _may_be_none(rows: Any) -> bool:
-    return not isinstance(rows, int) or rows == 0
+def _may_be_none(n: Any, size: int) -> bool:
+    """Whether a replica may have no rows; asked of all, so that all make the same graph."""
+    return not isinstance(n, int) or n < size
 
 
 def _as_it_is(dataset: Any, options: Any = None) -> Any:

@@ -436,9 +436,10 @@ def compiled_by(model: Any) -> dict[str, Any]:
 
 def looks_at_steps(callback: Any) -> bool:
     """Whether a callback is to be called at each step of a training."""
-    kind, base = type(callback), keras.callbacks.Callback
+    base = keras.callbacks.Callback
     names = ("on_batch_begin", "on_batch_end", "on_train_batch_begin", "on_train_batch_end")
-    return any(getattr(kind, name) is not getattr(base, name) for name in names)
+    methods = {name: getattr(callback, name) for name in names}  # LambdaCallback sets its own
+    return any(getattr(m, "__func__", m) is not getattr(base, n) for n, m in methods.items())
 
 
 # What `Model.compile` sets: the author's metrics may be without weights, for example.

@@ -36,6 +36,9 @@ def _apply(
     elif not optimizer.built:  # outside of the graph, as legacy Keras does
         with tf.init_scope():
             optimizer.build(trainable_variables)
+    if (inner := getattr(optimizer, "inner_optimizer", None)) is not None:
+        # A strategy calls it in threads of its own, where no step is known.
+        vars(inner)["_all_reduce_sum_gradients"] = lambda pairs: pairs
     gradients = shared(part, list(grads), [getattr(v, "value", v) for v in variables])
     _thread.applying = True
     try:

@@ -5,9 +5,10 @@ the replica's share of the rows, and the stack's own reducer adds the gradients 
 Outside of a step everything is TensorFlow's own. What Keras does differently in one stands in
 `legacy_hooks.py` and `keras3_hooks.py`.
 
-Changed here, for TensorFlow 2.21: `GradientTape.gradient`, `pfor`, `tf.nn.compute_average_loss`,
-and `Strategy.num_replicas_in_sync`, which is 1 within a step: TensorFlow and both Keras divide
-losses by it, and multiply what they tell of sums.
+Changed here, for TensorFlow 2.21: `GradientTape.gradient`, `pfor`, `tf.nn.compute_average_loss`; a
+tf.function within a step is traced with it, because its own trace would keep another step's share;
+an optimizer of TensorFlow 1 is refused; and `Strategy.num_replicas_in_sync` is 1 within a step:
+TensorFlow and both Keras divide losses by it, and multiply what they tell of sums.
 """
 
 import functools
@@ -18,12 +19,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tensorflow.python import pywrap_tfe
+from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function
 from tensorflow.python.ops.parallel_for import control_flow_ops
 
 from ringside_core.keras.tensorflow import tf
 from ringside_core.specs import RefusalError
 
-_BRANCH = "CondBranchFuncGraph"  # TensorFlow's class of a branch's graph
+# TensorFlow's classes of the graphs of branches and loops.
+_BRANCHES = ("CondBranchFuncGraph", "WhileCondFuncGraph", "WhileBodyFuncGraph")
 _here = threading.local()  # a strategy traces each replica in a thread of its own
 
 
@@ -45,7 +48,6 @@ class Part:
         alone: replicas change their own copies of variables, and do not wait for each other.
         merge: a metric's result is over all replicas already within the step.
         whole: a metric is being given all replicas' rows.
-        by_row: draws are those of the whole batch, for certificates; else each replica's own.
     """
 
     number: int
@@ -58,7 +60,6 @@ class Part:
     merge: bool = False
     alone: bool = False
     whole: bool = False
-    by_row: bool = False
     graph: Any = None
     added: set[int] = field(default_factory=set)
     in_pfor: bool = False
@@ -73,6 +74,7 @@ class Part:
         """Within this block of a thread, a step runs on this part."""
         before = here()
         _here.part, self.graph = self, tf.compat.v1.get_default_graph()
+        self.share  # noqa: B018  # made in this graph: a branch may be the first to ask for it
         try:
             yield
         finally:
@@ -80,7 +82,23 @@ class Part:
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Within this block replicas wait for each other."""
+        """Within this block replicas wait for each other.
+
+        Raises:
+            RefusalError: in a branch, or in a loop, which each may leave at another time.
+        """
+        graph = tf.compat.v1.get_default_graph()
+        while graph is not None and graph is not self.graph:
+            if type(graph).__name__ in _BRANCHES:
+                raise RefusalError(
+                    "What all replicas do together must not stand in a branch or a loop that each "
+                    "of them decides by its own rows.",
+                    received="a step that decides by its own rows whether to update, to gather or "
+                    "to count",
+                    advice='Add gradients="tape", where the condition is about gradients; else let '
+                    "it be about ringside.gather(rows).",
+                )
+            graph = getattr(graph, "outer_graph", None)
         before, self.alone = self.alone, False
         try:
             yield
@@ -134,13 +152,6 @@ def shared(
     """
     gradients = list(gradients)
     todo = [k for k, v in enumerate(variables) if not (part.at_tape and key(v) in part.added)]
-    if todo and part.size > 1 and type(tf.compat.v1.get_default_graph()).__name__ == _BRANCH:
-        raise RefusalError(
-            "An update must not stand in a tf.cond that each replica decides by its own rows.",
-            received="a step that decides by its own rows whether to update",
-            advice='Add gradients="tape", where the condition is about gradients; else let it be '
-            "about ringside.gather(rows).",
-        )
     counted = [times(gradients[k], part.share) for k in todo]
     if part.size > 1 and todo:
         with part.together():
@@ -181,24 +192,6 @@ def mean_over_own_rows(
     if loss.reduction != "sum":
         return value
     return tf.math.divide_no_nan(value, tf.cast(part.share, value.dtype))
-
-
-def drawn_for_rows(shape: Any, draw: Callable[[Any], Any]) -> Any:
-    """Random numbers for the rows of a replica: those that a serial run draws for the same rows.
-
-    Args:
-        shape: [rows, …] of what is drawn; another first axis is drawn as it is, equal everywhere.
-        draw: shape → numbers, the same at each call.
-    """
-    part = here()
-    shape = tf.convert_to_tensor(shape, tf.int32)
-    if part is None or part.size == 1:
-        return draw(shape)
-    rows, n = tf.maximum(part.rows, 1), tf.convert_to_tensor(part.n)
-    by_row = tf.equal(shape[0], rows)
-    whole = draw(tf.concat([[tf.where(by_row, n, shape[0])], shape[1:]], 0))
-    first = tf.minimum(part.number, n - 1)
-    return tf.cond(by_row, lambda: whole[first :: part.size], lambda: whole)
 
 
 def _is_variable(source: Any) -> bool:
@@ -307,7 +300,41 @@ def _average(
     return mean * tf.cast(part.n, mean.dtype) / tf.cast(global_batch_size, mean.dtype)
 
 
+def in_python(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A tf.function as Python, as autograph makes it, to be traced with its caller."""
+    python = getattr(function, "python_function", None)
+    if python is None:
+        return function
+    plain = getattr(python, "__func__", python)
+    converted = plain if tf.executing_eagerly() else tf.autograph.to_graph(plain)
+    owner = getattr(python, "__self__", None) or getattr(function, "__self__", None)
+    return converted if owner is None else functools.partial(converted, owner)
+
+
+def _called(
+    part: Part, upstream: Callable[..., Any], function: Any, *args: Any, **kwargs: Any
+) -> Any:
+    del part
+    room = str(function.python_function.__module__).partition(".")[0]
+    if room in ("keras", "tf_keras", "tensorflow", "horovod"):
+        return upstream(function, *args, **kwargs)
+    return in_python(function)(*args, **kwargs)
+
+
+def _refuse_optimizer(
+    part: Part, upstream: Callable[..., Any], optimizer: Any, *args: Any, **kwargs: Any
+) -> Any:
+    del part, upstream, args, kwargs
+    raise RefusalError(
+        "An optimizer must be one of Keras.",
+        received=f"{type(optimizer).__name__} of tf.compat.v1.train",
+        advice="Use the one of that name in tf.keras.optimizers.",
+    )
+
+
 def _change_tensorflow() -> None:
+    within(Function, "__call__", _called)
+    within(tf.compat.v1.train.Optimizer, "apply_gradients", _refuse_optimizer)
     within(tf.GradientTape, "gradient", _gradient)
     within(control_flow_ops, "pfor", _in_pfor)
     within(tf.nn, "compute_average_loss", _average)

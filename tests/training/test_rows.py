@@ -93,7 +93,42 @@ def test_other_rows_have_another_hash(change: str) -> None:
     assert int(row_hash((tf.constant(x), tf.constant(words)))) != before
 
 
+def test_places_of_one_sum_have_other_hashes() -> None:
+    """Rows of two parts exchanged; other inner lengths; another index; another shape of a row."""
+    x, y = RNG.normal(size=(1000, 1)), RNG.normal(size=(1000, 1))
+    moved = x.copy(), y.copy()
+    moved[0][977], moved[1][0] = y[0], x[977]
+    ragged = [[[1], [2, 3]], [[4]]], [[[1, 2], [3]], [[4]]]
+    empty = [[[], [1]], [[2]]], [[[1], []], [[2]]]
+    sparse = [
+        tf.SparseTensor([[0, *index], [1, 0, 0]], [5, 6], [2, 3, 3]) for index in ([1, 2], [2, 1])
+    ]
+    row = np.arange(12.0)
+
+    pairs = [
+        ((x, y), moved),
+        tuple(map(tf.ragged.constant, ragged)),
+        tuple(map(tf.ragged.constant, empty)),
+        tuple(sparse),
+        (row.reshape(2, 2, 3), row.reshape(2, 3, 2)),
+    ]
+
+    for pair in pairs:
+        first, second = (tf.nest.map_structure(_tensor, given) for given in pair)
+        assert int(row_hash(first)) != int(row_hash(second))
+
+
+def _tensor(given: Any) -> Any:
+    return tf.constant(given) if isinstance(given, np.ndarray) else given
+
+
 def test_a_batch_without_rows_is_refused() -> None:
     """Single numbers have no rows."""
     with pytest.raises(RefusalError, match="A batch must have rows"):
         cut({"temperature": tf.constant(0.5)}, 0, 2)
+
+
+def test_a_batch_whose_rows_are_unknown_is_refused() -> None:
+    """Of static numbers the first part's must be that of most parts."""
+    with pytest.raises(RefusalError, match="as many rows as its first part"):
+        cut((tf.zeros([8, 6]), tf.zeros([5, 6]), tf.zeros([5])), 0, 2)

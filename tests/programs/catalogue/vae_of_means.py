@@ -57,4 +57,4 @@ with ringside.scope():
     model = VAE()
     model.compile(tf.keras.optimizers.Adam(0.01))
 history = ringside.fit(model, data, epochs=2, validation_data=held, verbose=0)
-results = {"weights": model.get_weights(), **history.history}
+results = {"weights": [v.numpy() for v in model.trainable_variables], **history.history}

@@ -1,6 +1,5 @@
 """Many hosts asked at once: each answers or has a reason, and nothing of the asking is left."""
 
-import contextlib
 import os
 import resource
 import shutil
@@ -10,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -230,7 +230,9 @@ def test_who_says_too_much(
     assert asked(script, "a", line=line) == {"a": NoAnswer(why="it says more than 2 MiB")}
 
 
-def test_too_many_open_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_open_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
     """Hosts beyond the limit get a reason, and the others are heard."""
     waits, tried = tmp_path / "waits", tmp_path / "tried"
     reached_by(f"until [ -e {tried} ]; do sleep 0.01; done; {DIRECT}", tmp_path, monkeypatch)
@@ -252,8 +254,12 @@ def test_too_many_open_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(subprocess, "Popen", Counted)
     monkeypatch.setattr(ssh, "allow_files", lambda hosts: None)  # somebody else has taken them
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with open(os.devnull) as file:
-        first_free = file.fileno()
+    # Tests before this one may have left gaps among the open files: all numbers below are taken.
+    highest, taken = max(map(int, os.listdir("/proc/self/fd"))), [-1]
+    while taken[-1] <= highest:
+        taken.append(os.open(os.devnull, os.O_RDONLY))
+        request.addfinalizer(partial(os.close, taken[-1]))
+    first_free = taken[-1] + 1
     heard = set()
 
     for more in range(16):
