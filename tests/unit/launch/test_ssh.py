@@ -1,5 +1,6 @@
 """Many hosts asked at once: each answers or has a reason, and nothing of the asking is left."""
 
+import contextlib
 import os
 import resource
 import shutil
