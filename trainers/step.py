@@ -4,8 +4,8 @@ Keras' own `fit`, `evaluate` and `predict` call it: `Steps.take` sets `train_ste
 `predict_step` of a model. Nothing stands between Keras and the author's data.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -364,20 +364,6 @@ def _has_rows(value: Any) -> bool:
 def _whole(part: Part, value: Any) -> Any:
     """With the rows of all replicas, of what has rows."""
     return gathered(part, value) if _has_rows(value) else value
-
-
-@contextmanager
-def refusals() -> Iterator[None]:
-    """A refusal within a step is itself, where autograph makes an error of its own of it."""
-    try:
-        yield
-    except Exception as error:
-        inner: BaseException | None = error
-        while inner is not None and not isinstance(inner, RefusalError):
-            inner = inner.__context__
-        if inner is None or inner is error:
-            raise
-        raise inner from None
 
 
 def _made(variable: Any) -> int:

@@ -14,8 +14,9 @@ from backends import make_backend
 from ringside_core.keras import VERSION, looks_at_steps, tf
 from ringside_core.specs import RunSpec, Topology, read_surroundings
 from ringside_core.specs.backends import backend_options
+from ringside_core.workloads.augment import refusals_as_they_are
 from trainers.gather import gather
-from trainers.step import Steps, refusals
+from trainers.step import Steps
 
 __all__ = ["fit", "gather", "is_chief", "ledger", "scope", "shard", "step"]
 
@@ -76,7 +77,7 @@ def fit(model: Any, *data: Any, gradients: str = "optimizer", **arguments: Any) 
         _steps.each_step = any(map(looks_at_steps, arguments.get("callbacks") or ()))
         if _processes > 1:
             _backend.begin_training(model)
-        with refusals():
+        with refusals_as_they_are():
             history = model.fit(*data, **arguments)
         _backend.average_statistics(model)
     else:
