@@ -58,14 +58,14 @@ def _train(
         if backend is None:
             return
         train = partial(_train_once, backend=backend, reporter=reporter)
-        if verifies:
-            from ringside.verify.task import run_cases
-
-            run_cases(backend, run_dir, train, surroundings.task_name, reporter.phase)
-        elif script_words(record.spec.workload) and record.spec.save == "all":
+        if script_words(record.spec.workload) and not verifies:
             from ringside.script import run_whole
 
             run_whole(record, backend, surroundings, run_dir, reporter)
+        elif verifies:
+            from ringside.verify.task import run_cases
+
+            run_cases(backend, run_dir, train, surroundings.task_name, reporter.phase)
         else:
             train(record, run_dir)
 

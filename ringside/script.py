@@ -6,8 +6,8 @@
     history = ringside.fit(model, x, y, epochs=5)
 
 `python script.py` trains serially. `horovodrun -np 4 python script.py`, mpirun, srun, a TF_CONFIG
-and `ringside launch script.py --backend mirrored` distribute it. For `ringside verify` and
-`ringside compare` a script is a workload (`ringside_core/workloads/script.py`).
+and `ringside launch script.py --backend mirrored` distribute it. Every process runs the script
+whole; Keras' own `fit` trains rows of its own global batches (docs/decisions/0009-rows.md).
 """
 
 import atexit
@@ -36,6 +36,7 @@ from launch.task import (
     must_be_writable,
     own_surroundings,
 )
+from launch.turns import allowed_until, takes_turns
 from launch.watch import IN_SCRIPT
 from ringside_core.keras import VERSION, seed_weights, tf
 from ringside_core.specs import (
@@ -46,18 +47,17 @@ from ringside_core.specs import (
     Surroundings,
     read_surroundings,
 )
-from ringside_core.workloads import script as workload
-from ringside_core.workloads.fit_arguments import FitArguments, checked_arguments
-from ringside_core.workloads.registry import must_train_all_fits, script_words
+from ringside_core.workloads import script as program
+from ringside_core.workloads.registry import fit_number, must_train_all_fits, script_words
 from ringside_core.workloads.workload import made_outside
-from trainers.adopt import given_back
-from trainers.callbacks import calling
+from trainers.authors_fit import train_call
+from trainers.build import trained_on
 from trainers.driver import Progress
 from trainers.fault import drilled
-from trainers.prepare import prepare
+from trainers.fit_call import FitCall, fit_call
 from trainers.process import started
-from trainers.results import begin_script, losses_of_one_replica
-from trainers.train import train
+from trainers.step import Steps
+from trainers.turns import WaitForTurn
 
 
 @dataclass
@@ -65,30 +65,48 @@ class _Session:
     """This process's part of a run, from the script's first call to its end.
 
     Attributes:
+        steps: of its models.
         script: it and its arguments; empty: a notebook, or an interpreter.
         record: of the next training.
         surroundings: where this process stands in the run.
         run_dir: folder of the run.
         launched: a launcher of Ringside's waits for the record; it chose batch and epochs of the
             first training, and it writes the record.
-        fits: how many were called.
-        trainings: how many of them trained.
+        timed: number of the fit that is timed, after which the script ends; None: it runs whole.
+        trainings: how many fits have trained.
     """
 
     backend: Backend
+    steps: Steps
     script: str
     record: RecordInProgress
     surroundings: Surroundings
     run_dir: Path
     reporter: Reporter
     launched: bool
-    fits: int = 0
+    timed: int | None = None
     trainings: int = 0
+
+
+class _TimedError(BaseException):
+    """Ends a script after the fit that is timed; not an Exception, which scripts catch."""
 
 
 _session: _Session | None = None
 # What legacy Keras says of a model that is compiled in another scope than it was made in.
 _MADE_OUTSIDE = "was not created in the distribution strategy"
+_compile = tf.keras.Model.compile
+
+
+def _compiled(model: Any, *args: Any, **kwargs: Any) -> Any:
+    """A model may be evaluated before it is trained, and is so on rows too."""
+    done = _compile(model, *args, **kwargs)
+    if _session is not None:
+        _session.steps.take(model)
+    return done
+
+
+tf.keras.Model.compile = _compiled
 
 
 class _Scope(AbstractContextManager[None]):
@@ -96,18 +114,14 @@ class _Scope(AbstractContextManager[None]):
 
     open: ClassVar[list["_Scope"]] = []
 
-    def __init__(self, backend: Backend | None) -> None:
-        """None: the model is made for whoever runs the script up to its fit, in a scope of his."""
+    def __init__(self, backend: Backend) -> None:
         self._backend = backend
-        self._entered: list[ExitStack] = []
+        self._entered: list[AbstractContextManager[Any]] = []
 
     def enter(self) -> None:
         """Build variables as the backend wants them, from now on."""
-        entered = ExitStack()
-        entered.enter_context(workload.within_scope())
-        entered.enter_context(losses_of_one_replica())  # an author may try one out
-        if self._backend is not None:
-            entered.enter_context(self._backend.scope())
+        entered = self._backend.scope()
+        entered.__enter__()
         self._entered.append(entered)
 
     def leave(self, *error: Any) -> None:
@@ -153,10 +167,8 @@ def scope() -> AbstractContextManager[Any]:
     The call itself starts the backend, which must come before TensorFlow's first operation under
     some: `scope = ringside.scope()` can stand at the top.
     """
-    if workload.capturing():
-        workload.begin_model()
-        begin_script()
-        return _Scope(None)
+    if program.probing():
+        return ExitStack()
     session = _here()
     # Unseeded they would differ from stack to stack.
     seed_weights(session.record.spec.seed, also_if_seeded=False)
@@ -165,20 +177,22 @@ def scope() -> AbstractContextManager[Any]:
 
 def is_chief() -> bool:
     """Whether this process writes what is written once, such as the trained model."""
-    if workload.capturing() and _session is None:
-        return read_surroundings(os.environ, node_addresses).rank == 0
+    if program.probing():
+        return True
     return _here().backend.is_chief
 
 
-def fit(model: Any, *data: Any, **arguments: Any) -> Any:
-    """Train a model, in the place of `model.fit`: with its arguments, and its History.
+def fit(model: Any, *data: Any, gradients: Any = "optimizer", **arguments: Any) -> Any:
+    """Train a model: `model.fit`, with its arguments and its History.
 
-    The batch is the global one, under every backend. The model is then as `model.fit` would leave
-    it.
+    The batch is the global one, under every backend.
 
     Args:
         model: built and compiled within `scope()`; or a function with `@ringside.step`.
-        data: x and y as for `Model.fit`: arrays and labels, or a tf.data.Dataset.
+        data: x and y as for `Model.fit`.
+        gradients: "optimizer": gradients are added over replicas where an optimizer applies them.
+            "tape": where a tape gives them, so that what a step computes with gradients before it
+            applies them (clipping, accumulation) is of the whole batch.
         arguments: the others of `Model.fit`.
 
     Returns:
@@ -187,17 +201,13 @@ def fit(model: Any, *data: Any, **arguments: Any) -> Any:
     Raises:
         RefusalError: what cannot be trained the same under every backend.
     """
-    if workload.capturing():
-        with workload.within_scope():
-            asked = checked_arguments(model, *data, **arguments)
-        return workload.reached(asked)
+    if program.probing():
+        return program.reached(fit_call(model, *data, gradients=gradients, **arguments))
     session = _here()
     with _out_of_scopes():
-        # The model that runs a step function is made now, and models that it calls are built.
-        with session.backend.scope(), losses_of_one_replica():
-            asked = checked_arguments(model, *data, **arguments)
-        session.fits += 1
-        return _train(session, asked) if asked.epochs else workload.no_history(asked)
+        with session.backend.scope():  # a step function's model is made now
+            call = fit_call(model, *data, gradients=gradients, **arguments)
+        return _train(session, call)
 
 
 def run_whole(
@@ -207,7 +217,7 @@ def run_whole(
     run_dir: Path,
     reporter: Reporter,
 ) -> None:
-    """Run a script to its end, in a process that Ringside has launched.
+    """Run a script to its end, or through the fit that is timed, in a process of a launcher.
 
     Args:
         record: of this process; its spec names the script.
@@ -217,33 +227,45 @@ def run_whole(
         reporter: is told each phase and update.
     """
     global _session
-    begin_script()
-    script = record.spec.workload
-    must_train_all_fits(record.spec.workload_options)
-    _session = _Session(backend, script, record, surroundings, run_dir, reporter, launched=True)
+    spec = record.spec
+    timed = fit_number(spec.workload_options) if spec.save == "record" else None
+    if timed is None:
+        must_train_all_fits(spec.workload_options)
+    steps = Steps(trained_on(spec, backend), reduces=spec.ablation != "no_reduction")
+    _session = _Session(
+        *(backend, steps, spec.workload, record, surroundings, run_dir, reporter),
+        launched=True,
+        timed=timed,
+    )
     reporter.phase(IN_SCRIPT)
     try:
-        workload.run(script)
+        program.run(spec.workload)
+    except _TimedError:
+        return
     except SystemExit as end:
         if end.code not in (None, 0):
             raise RuntimeError(f"the script ended with exit code {end.code}") from None
     except BlockingIOError as error:
         raise _told(error) from None
+    if timed is not None:
+        raise program.no_fit(spec.workload, fits=_session.trainings)
     if not _session.trainings:
-        raise workload.no_fit(script)
+        raise program.no_fit(spec.workload)
 
 
-def _train(session: _Session, asked: FitArguments) -> Any:
+def _train(session: _Session, call: FitCall) -> Any:
     number, backend = session.trainings, session.backend
-    first_launched = session.launched and number == 0
+    first = number + 1 == session.timed if session.timed else number == 0
+    first_launched = session.launched and first
     record, run_dir = session.record, session.run_dir
-    if not first_launched:
+    if first_launched:
+        call = _as_launched(call, record)
+    else:
         # Another training has an order of its own, a record, and checkpoints.
         spec = record.spec.replace(
-            global_batch=asked.global_batch,
-            epochs=asked.epochs,
+            global_batch=call.global_batch or backend.num_replicas,
+            epochs=max(1, call.epochs),
             resume_from=AUTO if record.spec.resume_from == AUTO else None,
-            seed=record.spec.seed + (number > 0),
         )
         run_dir = run_dir / f"fit-{number + 1}" if number else run_dir
         record = begun(spec, session.surroundings)
@@ -252,49 +274,49 @@ def _train(session: _Session, asked: FitArguments) -> Any:
         if number:
             record.started_unix_s = time.time()
         record.role, record.is_chief = backend.role, backend.is_chief
-    session.record, session.trainings = record, number + 1
+    session.trainings = number + 1
     session.reporter.begin(record, run_dir, number + 1)
     backend.spec = record.spec
     try:
-        history = _trained(session, asked, record, run_dir)
+        history = _trained(session, call, record, run_dir)
     except BaseException as error:
         if not first_launched:
             end_record(record, ended_by(error), run_dir)
         raise
     if not first_launched:
         end_record(record, Outcome(kind="completed"), run_dir)
+    elif session.timed:
+        raise _TimedError
     return history
 
 
-def _trained(
-    session: _Session, asked: FitArguments, record: RecordInProgress, run_dir: Path
-) -> Any:
-    backend, reporter = session.backend, session.reporter
+def _as_launched(call: FitCall, record: RecordInProgress) -> FitCall:
+    """The call with the batch and the epochs of the run."""
+    spec = record.spec
+    call = call.in_batches_of(spec.global_batch)
+    if call.epochs == spec.epochs:
+        return call
+    return call.given(epochs=call.first_epoch + spec.epochs)
+
+
+def _trained(session: _Session, call: FitCall, record: RecordInProgress, run_dir: Path) -> Any:
+    reporter = session.reporter
     reporter.phase("building")
-    with backend.scope():  # a model that is not built yet gets its weights now
-        work = workload.workload_from(asked, session.script, session.fits - 1)
-    calls = calling(asked.callbacks, first_epoch=asked.first_epoch)
-    told = Progress(
-        reporter.step,
-        partial(reporter.epoch, quiet=not asked.verbose),
-        reporter.phase,
+    told = Progress(reporter.step, partial(reporter.epoch, quiet=not call.says), reporter.phase)
+    listeners = [told, *drilled(session.run_dir, record.task, session.trainings)]
+    if takes_turns(session.run_dir) and session.trainings == session.timed:
+        listeners.append(WaitForTurn(partial(allowed_until, session.run_dir), reporter.waiting))
+    reporter.notes(record.warnings, of="warning")
+    history = train_call(
+        call,
+        record,
+        session.steps,
+        run_dir=run_dir,
+        number=session.trainings,
+        listeners=listeners,
     )
-    with given_back(asked.model, backend):
-        driver = prepare(
-            record,
-            work,
-            backend,
-            run_dir=run_dir,
-            listeners=[told, *drilled(session.run_dir, record.task, session.trainings)],
-            adopted=asked.model,
-            callbacks=[calls],
-        )
-        if asked.verbose:
-            reporter.notes(record.input_notes)
-        reporter.notes(record.warnings, of="warning")
-        train(driver)
     reporter.phase(IN_SCRIPT)
-    return calls.history if record.epochs else workload.no_history(asked)
+    return history
 
 
 def _here() -> _Session:
@@ -306,7 +328,6 @@ def _here() -> _Session:
 
 
 def _begun() -> _Session:
-    begin_script()
     name = _own_name()
     if name and not sys.flags.interactive:
         _end_at_errors(Path(script_words(name)[0]).name)
@@ -342,7 +363,8 @@ def _begun() -> _Session:
         end_process(0)
         raise AssertionError
     atexit.register(stack.close)
-    return _Session(backend, name, record, surroundings, run_dir, reporter, launched=False)
+    steps = Steps(backend)
+    return _Session(backend, steps, name, record, surroundings, run_dir, reporter, launched=False)
 
 
 def _own_name() -> str:

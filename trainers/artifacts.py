@@ -89,6 +89,7 @@ class Checkpoint(Listener):
         self._learned = learned
         self._run_dir, self._record, self._every = run_dir, record, every
         self._path, self._epoch, self._best = run_dir / checkpoint.NEWEST, 0, float("inf")
+        self._done_before = 0
 
     def on_start(self) -> None:
         """Look which weights are numbers, and what has been kept."""
@@ -102,7 +103,7 @@ class Checkpoint(Listener):
 
     def on_epoch_begin(self, epoch: int) -> None:
         """Note it."""
-        self._epoch = epoch
+        self._epoch, self._done_before = epoch, self.clock.done
 
     def on_step(self, done: int) -> None:
         """Save if it is time. What this takes is the epoch's time."""
@@ -132,7 +133,11 @@ class Checkpoint(Listener):
         self._save(Position(self._epoch, begun))
 
     def _of_epoch(self, done: int) -> int:
-        return (self.training.updates_before + done) % self.training.steps_per_epoch
+        """Updates of the epoch after `done` of this run; 0: it is over."""
+        training = self.training
+        resumed = self._epoch == training.first_epoch
+        found = done - self._done_before + (training.updates_before if resumed else 0)
+        return 0 if found == training.steps_per_epoch else found
 
     def _save(self, position: Position, loss: float | None = None) -> None:
         model = self.training.model
@@ -148,6 +153,7 @@ class Checkpoint(Listener):
                 position,
                 learned=self._learned(),
                 replicas=self.training.spec.topology.num_replicas,
+                read=self.training.place(epoch_is_over=position.begun is None),
             )
             epoch = position.epochs_done + (position.begun is not None)
             if failure := self._unless_full(

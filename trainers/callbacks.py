@@ -11,7 +11,7 @@ from ringside_core.specs import EpochRecord, RefusalError
 from ringside_core.workloads.without_horovod import check_not_horovods
 from trainers import checkpoint
 from trainers.callback_state import CallbackState, Learned
-from trainers.driver import Listener, Training
+from trainers.driver import Listener
 
 _kinds = tf.keras.callbacks
 # Every process takes part where a strategy reads variables by a collective; there Keras lets all
@@ -95,7 +95,7 @@ class Callbacks(Listener):
         training = self.training
         with training.backend.scope():
             self._list = _kinds.CallbackList(
-                _of_this_process(self._given, training),
+                of_this_process(self._given, training.model, training.backend),
                 add_history=True,
                 model=training.model,
                 verbose=0,
@@ -227,13 +227,19 @@ def _is_called(callback: Any) -> bool:
     return type(callback) not in _DONE_ANYWAY
 
 
-def _of_this_process(given: Sequence[Any], training: Training) -> list[Any]:
-    """Those that this process calls: a file is written once."""
-    together = training.model.distribute_strategy.extended._in_multi_worker_mode()
+def of_this_process(given: Sequence[Any], model: Any, backend: Any) -> list[Any]:
+    """Those that this process calls: a file is written once.
+
+    Args:
+        given: Keras callbacks.
+        model: that is trained.
+        backend: started.
+    """
+    together = model.distribute_strategy.extended._in_multi_worker_mode()
 
     def here(one: Any) -> bool:
         if isinstance(one, _WRITE_ALONE) or (isinstance(one, _WRITE_TOGETHER) and not together):
-            return bool(training.backend.is_chief)
+            return bool(backend.is_chief)
         return True
 
     return [one for one in given if _is_called(one) and here(one)]

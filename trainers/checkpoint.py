@@ -48,6 +48,7 @@ class Position:
         ended: a callback has stopped the training there.
         learned: by its callbacks until then; None: it has none.
         replicas: on which it was trained; None: not known.
+        read: iterator of its data, and batches of it, from which it goes on; None: not known.
     """
 
     epochs_done: int
@@ -56,6 +57,7 @@ class Position:
     ended: bool = False
     learned: CallbackState | None = None
     replicas: int | None = None
+    read: tuple[int, int] | None = None
 
 
 def snapshot(model: Any) -> dict[str, NDArray[Any]]:
@@ -85,6 +87,7 @@ def write(
     """
     stored = {"epochs_done": np.array(position.epochs_done), "ended": np.array(position.ended)}
     stored |= {} if position.replicas is None else {"replicas": np.array(position.replicas)}
+    stored |= {} if position.read is None else {"read": np.array(position.read)}
     stored |= {} if loss is None else {"validation_loss": np.array(loss)}
     stored |= {} if position.learned is None else position.learned.to_arrays()
     stored |= {} if position.feed is None else {"feed": np.array(position.feed)}
@@ -286,16 +289,21 @@ def _position(arrays: dict[str, NDArray[Any]]) -> Position:
         raise ValueError("it does not say what the run was fed")
     learned = CallbackState.from_arrays(arrays)
     replicas = _count(arrays["replicas"]) if "replicas" in arrays else None
+    read = None
+    if "read" in arrays:
+        read = (_count(arrays["read"][0]), _count(arrays["read"][1]))
     if "batches" not in arrays:
         ended = bool(arrays.get("ended", False))
-        return Position(epochs_done, feed=feed, ended=ended, learned=learned, replicas=replicas)
+        return Position(
+            epochs_done, feed=feed, ended=ended, learned=learned, replicas=replicas, read=read
+        )
     totals = tuple(arrays[name] for name in sorted(arrays) if name.startswith("total_"))
     begun = BegunEpoch(_count(arrays["batches"]), str(arrays["feed"]), totals, arrays.get("fed"))
     if begun.totals[-2].shape != (4,):
         raise ValueError("written within an epoch by an earlier version of Ringside")
     if begun.examples < 0:
         raise ValueError("a begun epoch that does not say what it was fed")
-    return Position(epochs_done, begun, learned=learned, replicas=replicas)
+    return Position(epochs_done, begun, learned=learned, replicas=replicas, read=read)
 
 
 # What reading a file, and what its bytes say, can end in.

@@ -60,6 +60,12 @@ class Training:
     begun: BegunEpoch | None
     updates_before: int
     updates: int
+    steps_per_execution: int = 1
+    feed: str = ""  # what must not change when a run goes on; empty: trainers.resume says it
+
+    def place(self, *, epoch_is_over: bool) -> None:
+        """Planned data are found by their epoch and update."""
+        del epoch_is_over
 
 
 class Listener:
@@ -145,7 +151,7 @@ class Progress(Listener):
 
     def on_step(self, done: int) -> None:
         """Pass it on."""
-        self._on_step(done, self.training.updates)
+        self._on_step(done, self.training.updates or 0)
 
     def on_epoch_end(self, epoch: int, record: EpochRecord) -> None:
         """Pass it on."""
@@ -218,7 +224,7 @@ class Driver:
             listeners: told in this order.
         """
         self.training, self.record, self.listeners = training, record, listeners
-        self._epoch, self._stepping = 0, "training"
+        self._epoch, self._stepping, self._runs = 0, "training", False
         self.clock = Clock(training.backend, training.model)
         self.step = step_teller((self.clock, *listeners))
 
@@ -252,7 +258,14 @@ class Driver:
         self.training.totals.begin(self.training.begun if first else None)
         for one in self.listeners:
             one.on_epoch_begin(epoch)
+        self._runs = True
         self.clock.start()  # last, so that nothing of the above is timed
+
+    def stop_clock(self) -> None:
+        """The last step of the epoch is over; called again, it does nothing."""
+        if self._runs:
+            self._runs = False
+            self.clock.stop()
 
     def end_epoch(self) -> None:
         """Stop the clock, validate, and write the epoch's record.
@@ -262,7 +275,7 @@ class Driver:
             DivergedError: a loss or a metric is no number.
         """
         clock, spec = self.clock, self.training.spec
-        clock.stop()
+        self.stop_clock()
         if self.record.startup_s is None and clock.first_step_done is not None:
             self.record.startup_s = clock.first_step_done - self.record.started_unix_s
             self.record.startup_cpu_s = clock.startup_cpu_s
@@ -289,7 +302,7 @@ class Driver:
             ledger=fed if planned else None,
             ledger_here=fed_here if planned else (),
             validation_ledger=self.training.evaluate.ledger,
-            steps_per_time=spec.steps_per_execution,
+            steps_per_time=self.training.steps_per_execution,
             sent_bytes=clock.sent_bytes,
         )
         self.record.epochs += (record,)
@@ -308,9 +321,9 @@ class Driver:
         # Those that do the same little work in each step; saving is no cost of a step.
         measured = [one for one in self.listeners if one.measured]
         seconds = seconds_per_execution(
-            [self.clock, *measured], done=self.training.updates, through=through
+            [self.clock, *measured], done=self.clock.done, through=through
         )
-        self.record.clock_s_per_step = seconds / self.training.spec.steps_per_execution
+        self.record.clock_s_per_step = seconds / self.training.steps_per_execution
 
     def end(self) -> None:
         """The last epoch is over; outside of the backend's scope."""

@@ -5,7 +5,7 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import FrameType
 
 import numpy as np
@@ -33,6 +33,15 @@ class Preemption(Listener):
     def __init__(self, saving: Checkpoint) -> None:
         self._saving = saving
         self._noted: signal.Signals | None = None
+
+    @staticmethod
+    @contextlib.contextmanager
+    def heard(listeners: Sequence["Preemption"]) -> Iterator[None]:
+        """Let these listeners, at most a single one, hear the signals within this block."""
+        with contextlib.ExitStack() as stack:
+            for listener in listeners:
+                stack.enter_context(listener.hearing())
+            yield
 
     @contextlib.contextmanager
     def hearing(self) -> Iterator[None]:

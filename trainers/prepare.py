@@ -124,6 +124,7 @@ def prepare(
         begun=position.begun,
         updates_before=before,
         updates=steps * (spec.epochs - position.epochs_done) - before,
+        steps_per_execution=spec.steps_per_execution,
     )
     lookups.find(one_pass, backend, train)  # when metrics have been made
     check_goes_on(training, position)

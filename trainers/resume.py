@@ -27,6 +27,8 @@ _NONE, _DAMAGED = -1, -2
 
 def feed(training: Training) -> str:
     """What must not change within an epoch, as JSON: its examples, and how they are used."""
+    if training.feed:
+        return training.feed
     spec, workload, train = training.spec, training.workload, training.train
     found = {
         "workload": workload.name,

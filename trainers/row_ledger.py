@@ -18,7 +18,7 @@ class RowLedger:
     """
 
     def __init__(self, backend: Backend) -> None:
-        self._backend = backend
+        self._backend, self._before = backend, (0, 0)
         make = partial(
             tf.Variable,
             dtype=tf.int64,
@@ -44,14 +44,19 @@ class RowLedger:
         self._factor.assign(self._factor * _ODD)
         self._rows.assign_add(tf.cast(rows, tf.int64))
 
-    def begin(self) -> None:
-        """Forget all rows."""
+    def begin(self, rows: int = 0, hashed: int = 0, factor: int = 1) -> None:
+        """Forget all rows, or go on from what `state` has told."""
+        self._before = rows, hashed
         with self._backend.scope():
             self._hash.assign(0)
             self._rows.assign(0)
-            self._factor.assign(1)
+            self._factor.assign(factor)
 
     def read(self) -> tuple[int, int]:
         """(rows, hash from 0 to 2**64 - 1) over all replicas; all processes must call it."""
         rows, found = (int(self._backend.summed(v)) for v in (self._rows, self._hash))
-        return rows, found % 2**64
+        return rows + self._before[0], (found + self._before[1]) % 2**64
+
+    def state(self) -> tuple[int, int, int]:
+        """(rows, hash, factor of the next batch) for `begin`; all processes must call it."""
+        return *self.read(), int(self._backend.local_values(self._factor)[0])

@@ -44,7 +44,15 @@ class Steps:
         used: the variables that training steps use, by id; known once a step was traced.
     """
 
-    def __init__(self, backend: Backend, *, ledger: bool = True) -> None:
+    def __init__(self, backend: Backend, *, ledger: bool = True, reduces: bool = True) -> None:
+        """Change no model yet.
+
+        Args:
+            backend: started.
+            ledger: whether to keep one.
+            reduces: whether gradients are added over replicas; to see what that costs.
+        """
+        self._reduces = reduces
         self.backend, self.at_tape, self.each_step = backend, False, False
         self.ledger = RowLedger(backend) if ledger else None
         self.used: dict[int, Any] = {}
@@ -52,6 +60,13 @@ class Steps:
         self._evaluating = False
         # Every replica gets the whole global batch; public, and called by both Keras.
         backend.strategy_here.experimental_distribute_dataset = _as_it_is
+
+    def begin(self, model: Any, *, at_tape: bool, each_step: bool) -> None:
+        """A training of a model begins; see the attributes."""
+        self.take(model)
+        self.at_tape, self.each_step = at_tape, each_step
+        self.used.clear()
+        model.train_function = None  # it was traced for another training
 
     def on_rows(
         self,
@@ -90,7 +105,7 @@ class Steps:
                 size,
                 rows,
                 n,
-                backend.sum_gradients,
+                backend.sum_gradients if self._reduces else _not_added,
                 backend.sum_tensors,
                 at_tape=training and self.at_tape,
                 merge=merge(),
@@ -374,6 +389,11 @@ def _made(variable: Any) -> int:
 def _may_be_none(n: Any, size: int) -> bool:
     """Whether a replica may have no rows; asked of all, so that all make the same graph."""
     return not isinstance(n, int) or n < size
+
+
+def _not_added(gradients: list[Any], variables: list[Any], upstream: Any) -> list[Any]:
+    del variables, upstream
+    return gradients
 
 
 def _as_it_is(dataset: Any, options: Any = None) -> Any:

@@ -25,7 +25,7 @@ class WaitForTurn(Listener):
         """Wait if the turn is over. Every process of the run waits after the same update."""
         if done < self._until:
             return
-        if done >= self.training.updates:
+        if done >= (self.training.updates or math.inf):
             self._until = math.inf  # the training is over: nobody waits any more
             return
         with self.clock.paused():

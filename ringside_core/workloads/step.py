@@ -10,7 +10,6 @@ from typing import Any
 from ringside_core.keras import optimizer_kinds, python_of, tf
 from ringside_core.specs import RefusalError
 from ringside_core.text import plural
-from ringside_core.workloads.unbuilt import build_by_step, unbuilt
 
 _LAYER = tf.keras.layers.Layer
 _HOLDERS = (tf.Module, _LAYER)  # layers of Keras 3 are no modules
@@ -40,25 +39,14 @@ class Step:
         """Call the function."""
         return self._called(*batch, **arguments)
 
-    def model(self, batch: Callable[[], Any] | None = None) -> Any:
+    def model(self) -> Any:
         """The model that runs it, made in the current scope; the same one each time.
 
-        Args:
-            batch: returns one of the data, to build models that are not built; None: all are.
-
         Raises:
-            RefusalError: the function uses no optimizer, or a model that cannot be built so.
+            RefusalError: the function uses no optimizer.
         """
         if self._model is None:
-            used = list(_used_by(self._function))
-            model = StepFunction(self._function, used)
-            if batch is not None:
-                data = batch()
-                model.check_takes(data)
-                if unbuilt(used):
-                    model.build_parts(used, data)
-            model.hold(used)
-            self._model = model
+            self._model = StepFunction(self._function, list(_used_by(self._function)))
         return self._model
 
 
@@ -79,40 +67,14 @@ class StepFunction(tf.keras.Model):
             )
         self._function, self._optimizers = function, optimizers
         self._own_metrics = [one for one in used if isinstance(one, tf.keras.metrics.Metric)]
-        tf.keras.Model.compile(self, optimizer=optimizers[0])
-
-    def build_parts(self, used: Sequence[Any], data: Any) -> None:
-        """Let what the function calls make its weights.
-
-        Args:
-            used: by the function.
-            data: a batch.
-
-        Raises:
-            RefusalError: the function fails before, or reduces by Horovod.
-        """
-        why = build_by_step(self, "train_step", data)
-        if why and (left := unbuilt(used)):
-            raise RefusalError(
-                "The models of a step function must have weights before its first step.",
-                received=f"{left[0].name}, which has none yet, and a step that ends with {why}",
-                advice="Call each model once on a batch, within ringside.scope(): model(x[:1]).",
-            )
-
-    def hold(self, used: Sequence[Any]) -> None:
-        """Hold what the function uses; models that it does not call have no weights yet.
-
-        Args:
-            used: by the function.
-        """
-        used = [one for one in used if not isinstance(one, tf.keras.Model) or one.built]
-        of_parts = {id(v) for part in used if isinstance(part, _HOLDERS) for v in part.variables}
+        of_parts = {id(v) for part in used if _is_built(part) for v in part.variables}
         self._parts = [
             one
             for one in used
             if not isinstance(one, (*optimizer_kinds, tf.keras.metrics.Metric))
             and id(one) not in of_parts
         ]
+        tf.keras.Model.compile(self, optimizer=optimizers[0])
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """Its losses are in the function."""
@@ -125,6 +87,7 @@ class StepFunction(tf.keras.Model):
 
     def train_step(self, data: Any) -> Any:
         """Run it on a batch."""
+        self.check_takes(data)
         batch = data if isinstance(data, tuple) else (data,)
         takes = inspect.signature(self._function).parameters
         whole = len(takes) == 1 < len(batch)  # it takes the batch apart itself
@@ -147,6 +110,10 @@ class StepFunction(tf.keras.Model):
                 advice="Leave the others away, or give them defaults. What programs of Horovod do "
                 "at the first batch, Ringside does itself.",
             ) from None
+
+
+def _is_built(part: Any) -> bool:
+    return isinstance(part, _HOLDERS) and getattr(part, "built", True)
 
 
 def _named(told: Any, name: str) -> dict[str, Any]:

@@ -1,0 +1,462 @@
+"""One `ringside.fit`: Keras' own `fit` with its author's arguments, timed, recorded and saved."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from backends.base import Backend
+from ringside_core.keras import (
+    VERSION,
+    build_optimizer,
+    has_own_step,
+    looks_at_steps,
+    optimizers_of,
+    raw,
+    tf,
+    trainable_of,
+)
+from ringside_core.specs import LedgerDigest, RecordInProgress, RefusalError, RunSpec
+from ringside_core.workloads.augment import refusals_as_they_are
+from trainers import checkpoint
+from trainers.artifacts import Checkpoint, savers
+from trainers.build import weights_digest
+from trainers.callback_state import CallbackState, Learned
+from trainers.callbacks import of_this_process
+from trainers.checkpoint import Position
+from trainers.driver import Driver, Listener
+from trainers.fit import through_keras
+from trainers.fit_call import FitCall
+from trainers.preemption import Preemption
+from trainers.reading import Reading, begins_again, reading, rows_of_arrays
+from trainers.resume import check_goes_on, restored
+from trainers.step import Steps
+from trainers.sync_proof import SyncProof
+from trainers.totals import BegunEpoch
+
+
+@dataclass
+class FitTraining:
+    """A training before its first step: what its listeners may look at.
+
+    Attributes:
+        totals: what an epoch adds up.
+        steps_per_epoch: updates; None: not known before the first epoch has ended.
+        first_epoch: number of the first epoch of this run, from 0.
+        begun: what was done of that epoch before a restart; None: nothing.
+        updates_before: updates of that epoch before the restart.
+        updates: that this run makes; None: not known.
+        steps_per_execution: updates in one call of the training function.
+        feed: what must not change when a run goes on, as JSON.
+    """
+
+    spec: RunSpec
+    backend: Backend
+    model: Any
+    totals: "Totals"
+    steps_per_epoch: int | None
+    first_epoch: int
+    begun: BegunEpoch | None
+    updates_before: int
+    updates: int | None
+    steps_per_execution: int
+    feed: str
+    data: Reading
+    evaluate: Any = field(default_factory=lambda: SimpleNamespace(ledger=None))  # Keras' own
+
+    def place(self, *, epoch_is_over: bool) -> tuple[int, int]:
+        """See Reading."""
+        return self.data.place(epoch_is_over=epoch_is_over)
+
+
+class Totals:
+    """What an epoch adds up: the rows that are trained, and the states of the model's metrics."""
+
+    def __init__(self, model: Any, steps: Steps) -> None:
+        """Add up nothing yet.
+
+        Args:
+            model: that is trained.
+            steps: of this process.
+        """
+        self._model, self._backend = model, steps.backend
+        assert steps.ledger is not None
+        self.ledger = steps.ledger
+        self.begun: BegunEpoch | None = None
+        self._before: list[Any] = []
+
+    def begin(self, begun: BegunEpoch | None) -> None:
+        """Count from zero, or from where a resumed epoch was."""
+        self.begun = begun
+        self._before = [] if begun is None else list(begun.totals[:-2])
+        kept = (0, 0, 1) if begun is None else (*begun.totals[-2][[0, 2]], begun.totals[-1])
+        self.ledger.begin(*map(int, kept))
+
+    def put_before(self) -> None:
+        """Add what metrics held before the restart, once they have variables."""
+        if not self._before:
+            return
+        states, self._before = self._before, []
+        variables = self._variables()
+        if [tuple(v.shape) for v in variables] != [value.shape for value in states]:
+            raise RefusalError(
+                "An epoch must be resumed with the metrics that it began with.",
+                received=f"{len(states)} states before the restart, {len(variables)} after it",
+            )
+        if not self._backend.is_chief:  # states are added over replicas
+            return
+        with self._backend.scope():
+            for variable, value in zip(variables, states, strict=True):
+                here = tf.distribute.get_strategy()
+                first = here.experimental_local_results(raw(variable))[0]
+                first.assign_add(np.asarray(value, first.dtype.as_numpy_dtype))
+
+    def so_far(self, updates: int, feed: str) -> BegunEpoch:
+        """What a checkpoint keeps of this epoch. Every process must ask; nothing is changed."""
+        states = [self._backend.summed(variable) for variable in self._variables()]
+        rows, hashed, factor = self.ledger.state()
+        ledger = np.array([rows, 0, np.uint64(hashed).astype(np.int64), 1], np.int64)
+        return BegunEpoch(updates, feed, (*states, ledger, np.array(factor, np.int64)), None)
+
+    def _variables(self) -> list[Any]:
+        return [v for metric in self._model.metrics for v in metric.variables]
+
+
+class FitDriver(Driver):
+    """Drives a training whose numbers Keras tells."""
+
+    logs: dict[str, Any]
+
+    def _read_totals(self) -> tuple[dict[str, float], LedgerDigest, tuple[LedgerDigest, ...]]:
+        told = {k: v for k, v in _numbers(self.logs).items() if not k.startswith("val_")}
+        rows, hashed = self.training.totals.ledger.read()
+        return told, LedgerDigest(count=rows, id_sum=0, id_hash=f"{hashed:016x}"), ()
+
+    def _validate(self) -> tuple[dict[str, float], int]:
+        found = _numbers(self.logs)
+        return {k[4:]: v for k, v in found.items() if k.startswith("val_")}, 0
+
+
+def _numbers(logs: dict[str, Any]) -> dict[str, float]:
+    """Those of the logs that are single numbers."""
+    values = {name: np.asarray(value) for name, value in (logs or {}).items()}
+    return {name: float(v.reshape(())) for name, v in values.items() if v.size == 1}
+
+
+def train_call(
+    call: FitCall,
+    record: RecordInProgress,
+    steps: Steps,
+    *,
+    run_dir: Path,
+    number: int,
+    listeners: Sequence[Listener] = (),
+) -> Any:
+    """Train what an author asks for.
+
+    Args:
+        call: of `ringside.fit`.
+        record: of this process. It says how to run, and what is seen is written into it.
+        steps: of this process.
+        run_dir: where the chief puts checkpoints and logs.
+        number: of the training in its script, from 1.
+        listeners: told after those that save.
+
+    Returns:
+        Keras' History.
+
+    Raises:
+        RefusalError: the model, its data or the checkpoint cannot be trained as the spec says.
+    """
+    spec, model, backend = record.spec, call.model, steps.backend
+    _check(spec)
+    if not call.epochs:
+        return model.fit(**call.arguments)
+    executions = _compiled_as(spec, model)
+    backend.prepare_model(model)
+    steps.begin(model, at_tape=call.gradients == "tape", each_step=_looks(call.callbacks))
+    with backend.scope():
+        _make_variables(call)
+    position = restored(record, model, backend, run_dir)
+    again = begins_again(call.arguments)
+    number_of, left_out = position.read or (1, 0)
+    if number_of == 1 and again and VERSION == 2:
+        number_of = 2  # it makes one before the first epoch's
+    data = Reading(again, number_of, left_out, held=spec.ablation == "no_input")
+    before = 0 if position.begun is None else position.begun.batches
+    updates = None
+    if call.steps_per_epoch is not None:
+        updates = call.steps_per_epoch * (call.epochs - position.epochs_done) - before
+    training = FitTraining(
+        spec=spec,
+        backend=backend,
+        model=model,
+        totals=Totals(model, steps),
+        steps_per_epoch=call.steps_per_epoch,
+        first_epoch=position.epochs_done,
+        begun=position.begun,
+        updates_before=before,
+        updates=updates,
+        steps_per_execution=executions,
+        feed=_feed(spec, call, number),
+        data=data,
+    )
+    check_goes_on(training, position)  # type: ignore[arg-type]
+    record.goes_on = not again and "steps_per_epoch" in call.arguments
+    record.initial_digest = weights_digest(model) if model.built else ""
+    calls = _Calls(call, steps, position, stopped=position.ended and spec.resume_from != "auto")
+    record.warnings += calls.warnings
+    learned = calls.learned if call.callbacks else lambda: None
+    saving = savers(training, record, run_dir, exported=False, learned=learned)  # type: ignore[arg-type]
+    proved = backend.capabilities.synchronous and spec.ablation != "no_reduction"
+    proof = [SyncProof(record)] if proved else []
+    ending = [Preemption(one) for one in saving if isinstance(one, Checkpoint)]
+    driver = FitDriver(training, record, [*proof, *saving, *listeners, *ending])  # type: ignore[arg-type]
+    calls.driver = driver
+    if position.epochs_done >= call.epochs:
+        return tf.keras.callbacks.History()
+    with Preemption.heard(ending), reading(data), refusals_as_they_are():
+        driver.start()
+        history = _fitted(call, calls, position)
+    backend.average_statistics(model)
+    if training.updates != 0:
+        driver.measure(through_keras)
+    driver.end()
+    steps.check_replicas()
+    return history
+
+
+def _fitted(call: FitCall, calls: "_Calls", position: Position) -> Any:
+    training = calls.driver.training
+    model, first = call.model, call.first_epoch + position.epochs_done
+    if VERSION == 2:
+        # Begin within an epoch, as legacy Keras' own BackupAndRestore does. Private: 2.21.
+        vars(model)["_maybe_load_initial_counters_from_ckpt"] = lambda steps, epoch: (
+            first,
+            training.updates_before,
+        )
+    own = of_this_process(call.callbacks, model, training.backend)
+    given = call.given(callbacks=[_First(calls), *own, calls], initial_epoch=first, verbose=0)
+    try:
+        with training.backend.scope():
+            return model.fit(**given.arguments)
+    finally:
+        vars(model).pop("_maybe_load_initial_counters_from_ckpt", None)
+
+
+class _Quiet(tf.keras.callbacks.Callback):
+    def __init__(self) -> None:
+        super().__init__()
+        # It reads no logs. Unsaid, Keras would copy them to the host after every step.
+        self._supports_tf_logs = True
+
+
+class _First(_Quiet):
+    """Called before the author's callbacks: the last step of an epoch is over."""
+
+    def __init__(self, calls: "_Calls") -> None:
+        super().__init__()
+        self._calls = calls
+
+    def on_test_begin(self, logs: Any = None) -> None:
+        """The clock does not time an evaluation."""
+        self._calls.driver.stop_clock()
+        self._calls.driver.tell_phase("evaluating")
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Nor what callbacks do then."""
+        self._calls.driver.stop_clock()
+
+
+class _Calls(_Quiet):
+    """Called after the author's callbacks: lets the driver follow Keras' `fit`.
+
+    Attributes:
+        warnings: of what callbacks have not learned at a restart.
+    """
+
+    driver: FitDriver
+
+    def __init__(self, call: FitCall, steps: Steps, position: Position, *, stopped: bool) -> None:
+        super().__init__()
+        self._call, self._steps, self._backend = call, steps, steps.backend
+        self._learning = Learned(call.callbacks, call.model)
+        self._state = None
+        self._before_epoch = 0  # updates of this run before the epoch's number 0
+        resumed = position.epochs_done or position.begun is not None
+        self.warnings: tuple[str, ...] = ()
+        if resumed and call.callbacks:
+            self.warnings = self._goes_on(position.learned, stopped=stopped)
+
+    def _goes_on(self, state: CallbackState | None, *, stopped: bool) -> tuple[str, ...]:
+        if stopped or state is None or not state.fits(self._call.callbacks, self._call.model):
+            names = sorted({type(one).__name__ for one in self._call.callbacks})
+            said = "the checkpoint does not hold what these callbacks have learned"
+            if stopped:
+                said = "callbacks had stopped this training"
+            return (f"{', '.join(names)} began again at the restart: {said}.",)
+        self._state = state
+        if not state.left_out:
+            return ()
+        said = "a checkpoint holds numbers, texts and NumPy arrays of a callback, and lists of them"
+        return (f"{', '.join(state.left_out)} began again at the restart: {said}.",)
+
+    def learned(self) -> CallbackState:
+        """What the author's callbacks have learned until now."""
+        return self._learning.state(stops=False)
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """What callbacks do to a model that goes on was done before the checkpoint."""
+        if self._state is not None:
+            self._values = checkpoint.values_in(checkpoint.snapshot(self.model))
+            self._put_back()
+        self._learning.begin()
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """Begin it."""
+        training = self.driver.training
+        number = epoch - self._call.first_epoch
+        resumed = training.begun is not None and number == training.first_epoch
+        if self._state is not None and resumed:
+            self._put_back()
+        self._state = None
+        self._before_epoch = self.driver.clock.done
+        if resumed:
+            self._before_epoch -= training.updates_before
+        self.driver.begin_epoch(number)
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """`batch` is the number, in its epoch, of the last update made."""
+        driver = self.driver
+        done = self._before_epoch + batch + 1
+        training = driver.training
+        training.data.read += done - driver.clock.done
+        training.totals.put_before()
+        driver.step(done)
+        if self._steps.each_step:  # only then does a callback look at batches
+            self._agree_to_stop()
+        resumed = training.begun is not None and self._before_epoch < 0
+        if VERSION == 3 and resumed and batch + 1 + training.updates_before == self._of_epoch():
+            training.data.kept = not training.data.again
+            raise StopIteration  # Keras 3 has no other way to begin within an epoch
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """End it."""
+        self._agree_to_stop()
+        self.driver.logs = logs or {}
+        self.driver.end_epoch()
+
+    def _of_epoch(self) -> int | None:
+        return self.driver.training.steps_per_epoch
+
+    def _agree_to_stop(self) -> None:
+        """One process that stopped alone would leave the others waiting in a collective."""
+        if self._backend.size > 1:
+            wanted = np.array([float(self.model.stop_training)])
+            self.model.stop_training = bool(self._backend.all_reduce(wanted, "max")[0])
+
+    def _put_back(self) -> None:
+        checkpoint.put(self._values, self.model, self._backend)
+        with self._backend.scope():
+            self._learning.restore(self._state)
+
+
+def _check(spec: RunSpec) -> None:
+    if spec.learning_rate_rule.rule != "none":
+        raise RefusalError(
+            "A script says its learning rate itself.",
+            received=f"--learning-rate-rule {spec.learning_rate_rule.rule}",
+            advice="Leave it out.",
+        )
+    if spec.ledger == "full":
+        raise RefusalError(
+            "A full ledger names examples by numbers, which an author's data have not.",
+            received="--ledger full",
+            advice="Leave it out: a record holds the hash of the rows of each epoch.",
+        )
+
+
+def _compiled_as(spec: RunSpec, model: Any) -> int:
+    """Let the knobs of the run be those of the model; returns its updates in one execution."""
+    if spec.jit_compile:
+        setattr(model, "_jit_compile" if VERSION == 2 else "jit_compile", True)
+    if VERSION == 3:
+        model.steps_per_execution = max(spec.steps_per_execution, model.steps_per_execution)
+        return int(model.steps_per_execution)
+    if spec.steps_per_execution > 1:
+        model._steps_per_execution.assign(spec.steps_per_execution)
+    return int(model._steps_per_execution.numpy())
+
+
+def _looks(callbacks: Sequence[Any]) -> bool:
+    return any(map(looks_at_steps, callbacks))
+
+
+def _make_variables(call: FitCall) -> None:
+    """Make the variables that the first step would make: replicas begin with the same ones.
+
+    The step is traced on data of the same form, of which nothing is read.
+
+    Raises:
+        RefusalError: the data's form is not known before they are read.
+    """
+    model = call.model
+    first, *others = optimizers_of(model)
+    unbuilt = [layer for layer in model._flatten_layers() if not layer.built]
+    if not (unbuilt or others or has_own_step(model)):
+        build_optimizer(first, trainable_of(model))
+        return
+    if unbuilt and VERSION == 3 and not has_own_step(model):
+        return  # Keras builds it
+    form = _form_of(call.arguments)
+    if form is None:
+        if not unbuilt:
+            return
+        raise RefusalError(
+            "A model that is trained on a generator must have weights before its first step.",
+            received=f"{unbuilt[0].name}, which has none yet",
+            advice="Call the model once on a batch, within ringside.scope(): model(x[:1]).",
+        )
+    like = tf.data.Dataset.from_generator(lambda: iter(()), output_signature=form)
+    function = model.make_train_function(force=True) or model.train_function
+    if hasattr(function, "get_concrete_function"):  # eager steps make them as they go
+        function.get_concrete_function(iter(like))
+
+
+def _form_of(arguments: dict[str, Any]) -> Any:
+    """The form of a batch, with any number of rows; None: not known before one is read."""
+    x = arguments.get("x")
+    if isinstance(x, tf.data.Dataset):
+        return x.element_spec
+    if isinstance(x, tf.keras.utils.Sequence):
+        batch = x[0]  # as Keras itself looks at it
+    elif rows_of_arrays(arguments) is not None:
+        given = [arguments[name] for name in ("x", "y", "sample_weight") if name in arguments]
+        batch = tf.nest.map_structure(lambda a: a[:1], tuple(given))
+    else:
+        return None
+
+    def of_rows(array: Any) -> Any:
+        kind = tf.convert_to_tensor(array)
+        floats = kind.dtype.is_floating
+        return tf.TensorSpec(
+            [None, *kind.shape[1:]], tf.keras.backend.floatx() if floats else kind.dtype
+        )
+
+    return tf.nest.map_structure(of_rows, batch)
+
+
+def _feed(spec: RunSpec, call: FitCall, number: int) -> str:
+    found = {
+        "workload": spec.workload,
+        "fit": number,
+        "seed": spec.seed,
+        "global_batch": spec.global_batch,
+        "precision": spec.precision,
+        "gradients": call.gradients,
+    }
+    return json.dumps(found, sort_keys=True)

@@ -1,0 +1,134 @@
+"""What an author asks of `ringside.fit`: the arguments of `Model.fit`, by name."""
+
+import inspect
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from ringside_core.keras import optimizers_of, tf
+from ringside_core.specs import RefusalError
+from ringside_core.workloads.step import Step
+from ringside_core.workloads.without_horovod import check_not_horovods
+from trainers.reading import batch_of, batches_of
+
+Gradients = Literal["optimizer", "tape"]
+
+
+@dataclass(frozen=True)
+class FitCall:
+    """A call of `ringside.fit`.
+
+    Attributes:
+        model: compiled.
+        arguments: those of `Model.fit` that are given, by name.
+        gradients: where gradients are added over replicas: where an optimizer applies them, or
+            where a tape gives them.
+    """
+
+    model: Any
+    arguments: dict[str, Any]
+    gradients: Gradients = "optimizer"
+
+    @property
+    def first_epoch(self) -> int:
+        """Number of the first epoch, as Keras counts them."""
+        return int(self.arguments.get("initial_epoch", 0))
+
+    @property
+    def epochs(self) -> int:
+        """Epochs to train."""
+        return max(0, int(self.arguments.get("epochs", 1)) - self.first_epoch)
+
+    @property
+    def callbacks(self) -> list[Any]:
+        """The author's."""
+        given = self.arguments.get("callbacks")
+        if isinstance(given, tf.keras.callbacks.Callback):
+            return [given]
+        return list(getattr(given, "callbacks", given) or ())
+
+    @property
+    def says(self) -> bool:
+        """Whether to print how the training goes."""
+        return self.arguments.get("verbose", "auto") not in (0, "0")
+
+    @property
+    def global_batch(self) -> int | None:
+        """Rows of a global batch; None: not known before one is read."""
+        return batch_of(self.arguments)
+
+    @property
+    def steps_per_epoch(self) -> int | None:
+        """Global batches of an epoch; None: not known before they are read."""
+        return batches_of(self.arguments)
+
+    def given(self, **arguments: Any) -> "FitCall":
+        """The same call with other arguments; those that are None are left out."""
+        left = {k: v for k, v in (self.arguments | arguments).items() if v is not None}
+        return replace(self, arguments=left)
+
+    def in_batches_of(self, rows: int) -> "FitCall":
+        """The same training with another global batch.
+
+        Raises:
+            RefusalError: only the author can give its data other batches.
+        """
+        if rows == self.global_batch:
+            return self
+        x = self.arguments.get("x")
+        if isinstance(x, tf.data.Dataset):
+            return self.given(x=x.rebatch(rows))
+        if self.global_batch is not None:
+            return self.given(batch_size=rows)
+        raise RefusalError(
+            "The global batch of a generator is its author's.",
+            received=f"--global-batch {rows}",
+            advice="Leave it out, or give arrays or a tf.data.Dataset.",
+        )
+
+
+def fit_call(
+    model: Any, *data: Any, gradients: Gradients = "optimizer", **arguments: Any
+) -> FitCall:
+    """A call of `ringside.fit`, checked.
+
+    Args:
+        model: compiled; or a function with `@ringside.step`.
+        data: the first arguments of `Model.fit`.
+        gradients: see FitCall.
+        arguments: the others.
+
+    Raises:
+        RefusalError: what no backend can train.
+        TypeError: what `Model.fit` does not take.
+    """
+    if gradients not in ("optimizer", "tape"):
+        raise RefusalError(
+            "Gradients are added at the optimizer or at the tape.",
+            received=f"gradients={gradients!r}",
+            advice='Write gradients="tape", or leave it out.',
+        )
+    if isinstance(model, Step):
+        model = model.model()
+    if not isinstance(model, tf.keras.Model):
+        raise RefusalError(
+            "ringside.fit takes a Keras model, or a function with @ringside.step.",
+            received=type(model).__name__,
+        )
+    bound = dict(inspect.signature(type(model).fit).bind(model, *data, **arguments).arguments)
+    bound.pop("self", None)
+    call = FitCall(model, {**bound, **bound.pop("kwargs", {})}, gradients)
+    check_not_horovods(*optimizers_of(model), *call.callbacks)
+    if not optimizers_of(model):
+        raise RefusalError(
+            "A model must be compiled before fit.",
+            received=f"{model.name} ({type(model).__name__}), which has no optimizer",
+            advice="Write model.compile(…) within ringside.scope().",
+        )
+    for callback in call.callbacks:
+        if isinstance(callback, tf.keras.callbacks.BackupAndRestore):
+            raise RefusalError(
+                "Ringside writes and reads the checkpoints of a training itself.",
+                received="BackupAndRestore among the callbacks",
+                advice="Leave it out. Under ringside launch, go on with --resume-from.",
+            )
+    return call

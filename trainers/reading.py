@@ -1,0 +1,168 @@
+"""How a training reads its author's data: the same in every process, and from where it goes on.
+
+An iterator that is made while TensorFlow's operations are deterministic reads the same in every
+process, if the global seeds are the same. The steps are not made deterministic: that would change
+the gradient of softmax cross-entropy, and be slow on a GPU.
+
+Changed here: `tf.data.Dataset.__iter__`, which both Keras call.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+# Private, TensorFlow 2.21: to turn determinism off again is not public.
+from tensorflow.python.framework.config import disable_op_determinism
+
+from ringside_core.keras import VERSION, tf
+from ringside_core.specs import RefusalError
+
+_iterate = tf.data.Dataset.__iter__
+
+
+@dataclass
+class Reading:
+    """How far a training has read its data: the state of what stands in its checkpoints.
+
+    Attributes:
+        again: each epoch makes another iterator of the data; else it goes on with the same.
+        number: of the iterator from which the training goes on, from 1.
+        batches: that are left out there.
+        held: the first batch is fed again and again.
+        made: iterators made so far.
+        read: batches that the newest one has given to the training.
+        kept: the next epoch goes on with the newest iterator, whatever Keras asks for.
+    """
+
+    again: bool
+    number: int = 1
+    batches: int = 0
+    held: bool = False
+    made: int = 0
+    read: int = 0
+    kept: bool = False
+    _newest: Any = None
+
+    def iterator(self, data: Any) -> Any:
+        """An iterator of the training data, from where the training goes on."""
+        if self.kept:
+            self.kept = False
+            return self._newest
+        # Legacy Keras makes one before the first epoch's.
+        before = self.number - (2 if self.again and VERSION == 2 else 1)
+        while self.made < before:  # each iterator of a shuffle takes its next order
+            _iterate(data)
+            self.made += 1
+        self.made, self.read = self.made + 1, 0
+        if self.held:
+            data = _held(data)
+        if self.made == self.number and self.batches:
+            data, self.read = data.skip(self.batches), self.batches
+        self._newest = _iterate(data)
+        return self._newest
+
+    def place(self, *, epoch_is_over: bool) -> tuple[int, int]:
+        """(iterator, batches of it that are left out) from which a training can go on."""
+        if epoch_is_over and self.again:
+            return self.made + 1, 0
+        return self.made, self.read
+
+
+_training: list[tuple[Reading, list[Any]]] = []
+
+
+@contextmanager
+def reading(place: Reading) -> Iterator[None]:
+    """Within this block Keras' `fit` reads from this place.
+
+    The first data set that it iterates over is that of the training; an evaluation's comes later.
+    """
+    _training.append((place, []))
+    try:
+        yield
+    finally:
+        _training.pop()
+
+
+def _iterated(data: Any) -> Any:
+    if not tf.executing_eagerly():
+        return _iterate(data)
+    tf.config.experimental.enable_op_determinism()
+    try:
+        if not _training:
+            return _iterate(data)
+        place, known = _training[-1]
+        if not known:
+            known.append(data)
+        return place.iterator(data) if data is known[0] else _iterate(data)
+    finally:
+        disable_op_determinism()
+
+
+def _held(data: Any) -> Any:
+    count = int(data.cardinality())
+    if count == tf.data.UNKNOWN_CARDINALITY:
+        raise RefusalError(
+            "A run without input needs data whose number of batches is known.",
+            received="data of unknown cardinality",
+            advice="Add .apply(tf.data.experimental.assert_cardinality(n)).",
+        )
+    return data.take(1).cache().repeat(None if count < 0 else count)
+
+
+def begins_again(arguments: dict[str, Any]) -> bool:
+    """Whether each epoch makes another iterator of the data; else it goes on with the same.
+
+    Args:
+        arguments: of `Model.fit`.
+    """
+    x, steps = arguments.get("x"), arguments.get("steps_per_epoch")
+    if VERSION == 3:
+        return steps is None
+    if isinstance(x, tf.data.Dataset):
+        return steps is None or int(x.cardinality()) == steps
+    return isinstance(x, tf.keras.utils.Sequence)
+
+
+def batches_of(arguments: dict[str, Any]) -> int | None:
+    """Global batches of an epoch; None: not known before they are read.
+
+    Args:
+        arguments: of `Model.fit`.
+    """
+    x, steps = arguments.get("x"), arguments.get("steps_per_epoch")
+    if steps is not None:
+        return int(steps)
+    if isinstance(x, tf.data.Dataset):
+        count = int(x.cardinality())
+        return count if count >= 0 else None
+    if isinstance(x, tf.keras.utils.Sequence):
+        return len(x)
+    rows = rows_of_arrays(arguments)
+    return None if rows is None else -(-rows // (arguments.get("batch_size") or KERAS_BATCH))
+
+
+def rows_of_arrays(arguments: dict[str, Any]) -> int | None:
+    """Rows of arrays that are trained on; None: the data are no arrays."""
+    flat = tf.nest.flatten(arguments.get("x"))
+    if not flat or not all(hasattr(part, "shape") and len(part.shape) for part in flat):
+        return None
+    rows = int(flat[0].shape[0])
+    split = arguments.get("validation_split") or 0.0
+    return int(rows * (1.0 - split)) if split else rows  # as Keras divides them
+
+
+def batch_of(arguments: dict[str, Any]) -> int | None:
+    """Rows of a global batch; None: not known before one is read."""
+    x = arguments.get("x")
+    if isinstance(x, tf.data.Dataset):
+        flat = tf.nest.flatten(x.element_spec)
+        return next((t.shape[0] for t in flat if t.shape.rank), None)
+    if rows_of_arrays(arguments) is not None:
+        return arguments.get("batch_size") or KERAS_BATCH
+    return None
+
+
+KERAS_BATCH = 32  # of `Model.fit`, for arrays
+tf.data.Dataset.__iter__ = _iterated
