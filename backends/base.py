@@ -492,9 +492,13 @@ def statistics(model: Any) -> list[Any]:
     Layers mark them by VariableAggregation.MEAN. Batch normalisation marks its moving mean and
     variance so.
     """
+    try:
+        kept = model.non_trainable_variables
+    except ValueError:  # Keras': a part of it has no weights yet
+        return []
     return [
         variable
-        for variable in map(raw, model.non_trainable_variables)
+        for variable in map(raw, kept)
         if getattr(variable, "aggregation", None) == tf.VariableAggregation.MEAN  # no vocabulary
         and variable.dtype.is_floating
     ]

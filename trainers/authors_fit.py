@@ -425,6 +425,8 @@ def _make_variables(call: FitCall) -> None:
     function = model.make_train_function(force=True) or model.train_function
     if hasattr(function, "get_concrete_function"):  # eager steps make them as they go
         function.get_concrete_function(iter(like))
+    if unbuilt:  # the trace did not know all variables when it began
+        model.train_function = None
 
 
 def _form_of(arguments: dict[str, Any]) -> Any:

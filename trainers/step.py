@@ -14,6 +14,7 @@ import numpy as np
 from backends.base import Backend, statistics
 from ringside_core.keras import (
     VERSION,
+    as_in_this_thread,
     has_own_step,
     is_of_keras,
     optimizers_of,
@@ -58,6 +59,7 @@ class Steps:
         self.used: dict[int, Any] = {}
         self._models: list[Any] = []
         self._evaluating = False
+        self._settle: Callable[[], None] = lambda: None  # seeds of layers are a thread's own
         # Every replica gets the whole global batch; public, and called by both Keras.
         backend.strategy_here.experimental_distribute_dataset = _as_it_is
 
@@ -66,6 +68,7 @@ class Steps:
         self.take(model)
         self.at_tape, self.each_step = at_tape, each_step
         self.used.clear()
+        self._settle = as_in_this_thread(lambda: None)
         model.train_function = None  # it was traced for another training
 
     def on_rows(
@@ -92,6 +95,7 @@ class Steps:
         backend, size = self.backend, self.backend.num_replicas
 
         def step(batch: Any) -> Any:
+            self._settle()
             number = backend.static_replica_number()
             own, rows, n = cut(batch, number, size)
             if training and self.ledger is not None and noted():
@@ -266,13 +270,14 @@ class Steps:
 
     def _epoch_logs(self, model: Any, logs: Any) -> Any:
         """What Keras tells of an epoch or an evaluation, from the logs of its last step."""
-        if self._evaluating or self._merges(model):
-            return logs
         states = [raw(v) for metric in model.metrics for v in metric.variables]
+        told = getattr(type(model), _EPOCH_LOGS[VERSION]).__get__(model)
         read = type(model).get_metrics_result.__get__(model)
+        own = self._evaluating or self._merges(model)
 
         def numbers() -> dict[str, Any]:  # a result may be the variable itself
-            return {name: np.asarray(value)[()] for name, value in read().items()}
+            found = told(logs) if own else read()
+            return {name: np.asarray(value)[()] for name, value in found.items()}
 
         return self.backend.with_summed(states, numbers)
 

@@ -3,7 +3,8 @@
 Changed here, each only within a step (`part.within`):
 
 - `Optimizer.aggregate_gradients`, of new and of legacy optimizers: gradients × share are summed.
-- `Loss.__call__`, `Loss._get_reduction`: means over the own rows.
+- `Loss.__call__`: means over the own rows. `Loss._get_reduction`: also outside of a step, because
+  an author may call a loss in a strategy's scope.
 - `Mean.update_state`, `Sum.update_state`: a single number counts by the share.
 """
 
@@ -24,8 +25,7 @@ def _aggregate(part: Part, upstream: Callable[..., Any], optimizer: Any, pairs: 
     return list(zip(summed, variables, strict=True))
 
 
-def _reduction(part: Part, upstream: Callable[..., Any], loss: Any) -> Any:
-    del part, upstream
+def _reduction(loss: Any) -> Any:
     return _MEAN if loss.reduction == tf.keras.losses.Reduction.AUTO else loss.reduction
 
 
@@ -33,7 +33,7 @@ def _change_keras() -> None:
     within(tf.keras.optimizers.Optimizer, "aggregate_gradients", _aggregate)
     within(tf.keras.optimizers.legacy.Optimizer, "_aggregate_gradients", _aggregate)
     within(tf.keras.losses.Loss, "__call__", mean_over_own_rows)
-    within(tf.keras.losses.Loss, "_get_reduction", _reduction)
+    tf.keras.losses.Loss._get_reduction = _reduction
     for kind in (tf.keras.metrics.Mean, tf.keras.metrics.Sum):
         within(kind, "update_state", update)
 
