@@ -29,6 +29,7 @@ from launch.task import (
 )
 from launch.turns import allowed_until, takes_turns
 from ringside.verify.request import REQUEST
+from ringside.verify.trial_request import TRIAL
 from ringside_core.specs import (
     AUTO,
     RecordInProgress,
@@ -53,15 +54,20 @@ def _train(
     reporter.phase("importing")
     from trainers.process import started
 
-    verifies = (run_dir / REQUEST).exists()
+    verifies = (run_dir / REQUEST).exists() or (run_dir / TRIAL).exists()
     with started(record, surroundings, reporter.phase, verifies=verifies) as backend:
         if backend is None:
             return
         train = partial(_train_once, backend=backend, reporter=reporter)
-        if script_words(record.spec.workload) and not verifies:
+        if script_words(record.spec.workload):
             from ringside.script import run_whole
 
-            run_whole(record, backend, surroundings, run_dir, reporter)
+            trial = None
+            if verifies:
+                from ringside.verify.trial import trial_of
+
+                trial = trial_of(record, run_dir)
+            run_whole(record, backend, surroundings, run_dir, reporter, trial)
         elif verifies:
             from ringside.verify.task import run_cases
 

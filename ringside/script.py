@@ -52,7 +52,7 @@ from ringside_core.workloads.registry import fit_number, must_train_all_fits, sc
 from ringside_core.workloads.workload import made_outside
 from trainers.authors_fit import train_call
 from trainers.build import trained_on
-from trainers.driver import Progress
+from trainers.driver import Listener, Progress
 from trainers.fault import drilled
 from trainers.fit_call import FitCall, fit_call
 from trainers.process import started
@@ -65,7 +65,7 @@ class _Session:
     """This process's part of a run, from the script's first call to its end.
 
     Attributes:
-        steps: of its models.
+        steps: of its models; None: plain Keras trains them.
         script: it and its arguments; empty: a notebook, or an interpreter.
         record: of the next training.
         surroundings: where this process stands in the run.
@@ -73,11 +73,12 @@ class _Session:
         launched: a launcher of Ringside's waits for the record; it chose batch and epochs of the
             first training, and it writes the record.
         timed: number of the fit that is timed, after which the script ends; None: it runs whole.
+        trial: trains instead, where the script is verified.
         trainings: how many fits have trained.
     """
 
     backend: Backend
-    steps: Steps
+    steps: Steps | None
     script: str
     record: RecordInProgress
     surroundings: Surroundings
@@ -85,11 +86,13 @@ class _Session:
     reporter: Reporter
     launched: bool
     timed: int | None = None
+    trial: Any = None
     trainings: int = 0
 
-
-class _TimedError(BaseException):
-    """Ends a script after the fit that is timed; not an Exception, which scripts catch."""
+    def listeners(self, call: FitCall) -> list[Listener]:
+        """Those of a training that tell its launcher how far it is."""
+        told = self.reporter
+        return [Progress(told.step, partial(told.epoch, quiet=not call.says), told.phase)]
 
 
 _session: _Session | None = None
@@ -101,7 +104,7 @@ _compile = tf.keras.Model.compile
 def _compiled(model: Any, *args: Any, **kwargs: Any) -> Any:
     """A model may be evaluated before it is trained, and is so on rows too."""
     done = _compile(model, *args, **kwargs)
-    if _session is not None:
+    if _session is not None and _session.steps is not None:
         _session.steps.take(model)
     return done
 
@@ -207,6 +210,8 @@ def fit(model: Any, *data: Any, gradients: Any = "optimizer", **arguments: Any) 
     with _out_of_scopes():
         with session.backend.scope():  # a step function's model is made now
             call = fit_call(model, *data, gradients=gradients, **arguments)
+        if session.trial is not None:
+            return session.trial.fit(call, session)
         return _train(session, call)
 
 
@@ -216,6 +221,7 @@ def run_whole(
     surroundings: Surroundings,
     run_dir: Path,
     reporter: Reporter,
+    trial: Any = None,
 ) -> None:
     """Run a script to its end, or through the fit that is timed, in a process of a launcher.
 
@@ -225,28 +231,34 @@ def run_whole(
         surroundings: where this process stands in the run.
         run_dir: folder of the run.
         reporter: is told each phase and update.
+        trial: trains instead of the fits (`ringside.verify.trial`).
     """
     global _session
     spec = record.spec
     timed = fit_number(spec.workload_options) if spec.save == "record" else None
     if timed is None:
         must_train_all_fits(spec.workload_options)
-    steps = Steps(trained_on(spec, backend), reduces=spec.ablation != "no_reduction")
+    steps = None
+    if trial is None or not trial.plain:
+        steps = Steps(trained_on(spec, backend), reduces=spec.ablation != "no_reduction")
     _session = _Session(
         *(backend, steps, spec.workload, record, surroundings, run_dir, reporter),
         launched=True,
         timed=timed,
+        trial=trial,
     )
     reporter.phase(IN_SCRIPT)
     try:
         program.run(spec.workload)
-    except _TimedError:
+    except program.ScriptIsOver:
         return
     except SystemExit as end:
         if end.code not in (None, 0):
             raise RuntimeError(f"the script ended with exit code {end.code}") from None
     except BlockingIOError as error:
         raise _told(error) from None
+    if trial is not None:
+        raise program.no_fit(spec.workload, fits=trial.reached)
     if timed is not None:
         raise program.no_fit(spec.workload, fits=_session.trainings)
     if not _session.trainings:
@@ -286,7 +298,7 @@ def _train(session: _Session, call: FitCall) -> Any:
     if not first_launched:
         end_record(record, Outcome(kind="completed"), run_dir)
     elif session.timed:
-        raise _TimedError
+        raise program.ScriptIsOver
     return history
 
 
@@ -302,8 +314,8 @@ def _as_launched(call: FitCall, record: RecordInProgress) -> FitCall:
 def _trained(session: _Session, call: FitCall, record: RecordInProgress, run_dir: Path) -> Any:
     reporter = session.reporter
     reporter.phase("building")
-    told = Progress(reporter.step, partial(reporter.epoch, quiet=not call.says), reporter.phase)
-    listeners = [told, *drilled(session.run_dir, record.task, session.trainings)]
+    told, drills = session.listeners(call), session.trainings
+    listeners = [*told, *drilled(session.run_dir, record.task, drills)]
     if takes_turns(session.run_dir) and session.trainings == session.timed:
         listeners.append(WaitForTurn(partial(allowed_until, session.run_dir), reporter.waiting))
     reporter.notes(record.warnings, of="warning")

@@ -155,6 +155,7 @@ def train_call(
     run_dir: Path,
     number: int,
     listeners: Sequence[Listener] = (),
+    watching: Sequence[Any] = (),
 ) -> Any:
     """Train what an author asks for.
 
@@ -165,6 +166,7 @@ def train_call(
         run_dir: where the chief puts checkpoints and logs.
         number: of the training in its script, from 1.
         listeners: told after those that save.
+        watching: Keras callbacks that change nothing, called last.
 
     Returns:
         Keras' History.
@@ -180,7 +182,7 @@ def train_call(
     backend.prepare_model(model)
     steps.begin(model, at_tape=call.gradients == "tape", each_step=_looks(call.callbacks))
     with backend.scope():
-        _make_variables(call)
+        make_variables(call)
     position = restored(record, model, backend, run_dir)
     again = begins_again(call.arguments)
     number_of, left_out = position.read or (1, 0)
@@ -221,7 +223,7 @@ def train_call(
         return tf.keras.callbacks.History()
     with Preemption.heard(ending), reading(data), refusals_as_they_are():
         driver.start()
-        history = _fitted(call, calls, position)
+        history = _fitted(call, calls, watching, position)
     backend.average_statistics(model)
     if training.updates != 0:
         driver.measure(through_keras)
@@ -230,7 +232,7 @@ def train_call(
     return history
 
 
-def _fitted(call: FitCall, calls: "_Calls", position: Position) -> Any:
+def _fitted(call: FitCall, calls: "_Calls", watching: Sequence[Any], position: Position) -> Any:
     training = calls.driver.training
     model, first = call.model, call.first_epoch + position.epochs_done
     if VERSION == 2:
@@ -240,7 +242,9 @@ def _fitted(call: FitCall, calls: "_Calls", position: Position) -> Any:
             training.updates_before,
         )
     own = of_this_process(call.callbacks, model, training.backend)
-    given = call.given(callbacks=[_First(calls), *own, calls], initial_epoch=first, verbose=0)
+    given = call.given(
+        callbacks=[_First(calls), *own, calls, *watching], initial_epoch=first, verbose=0
+    )
     try:
         with training.backend.scope():
             return model.fit(**given.arguments)
@@ -396,7 +400,7 @@ def _looks(callbacks: Sequence[Any]) -> bool:
     return any(map(looks_at_steps, callbacks))
 
 
-def _make_variables(call: FitCall) -> None:
+def make_variables(call: FitCall) -> None:
     """Make the variables that the first step would make: replicas begin with the same ones.
 
     The step is traced on data of the same form, of which nothing is read.

@@ -54,7 +54,7 @@ class Steps:
             reduces: whether gradients are added over replicas; to see what that costs.
         """
         self._reduces = reduces
-        self.backend, self.at_tape, self.each_step = backend, False, False
+        self.backend, self.at_tape, self.each_step, self.tiled = backend, False, False, False
         self.ledger = RowLedger(backend) if ledger else None
         self.used: dict[int, Any] = {}
         self._models: list[Any] = []

@@ -49,14 +49,15 @@ def as_timed(
     found = [
         deviation
         for task, trace in arm.items()
-        for deviation in _ends(task, trace, reference, updates)
+        for deviation in ends(task, trace, reference, updates)
         if exact or deviation.kind not in ("metrics", "slots")
     ]
     finding = f"unwatched, largest deviation at the end of {updates} updates"
     return beyond_rounding(name, found, reference, rounded, precision, finding)
 
 
-def _ends(task: str, trace: Trace, reference: Trace, updates: int) -> Iterator[Deviation]:
+def ends(task: str, trace: Trace, reference: Trace, updates: int) -> Iterator[Deviation]:
+    """What a training of so many updates leaves in one process."""
     yield from at_end(task, trace, reference, updates)
     yield from last_slots(task, trace, reference, updates)
     yield from gaps(task, trace, reference, first_step=updates)

@@ -2,16 +2,12 @@
 
 import secrets
 import shutil
-import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from launch.interrupts import Interrupts
-from launch.remote.host_checks import machine_of
-from ringside.verify import store
 from ringside.verify.as_run import as_timed, resumed
 from ringside.verify.cases import (
     AS_TIMED,
@@ -24,10 +20,10 @@ from ringside.verify.cases import (
     can_resume,
     counted_examples,
     counting_name,
-    has_one_result,
     in_updates,
     watched_spec,
 )
+from ringside.verify.certify_script import certify_script
 from ringside.verify.checks import (
     Counted,
     convergence,
@@ -47,28 +43,12 @@ from ringside.verify.request import (
     looked_file,
 )
 from ringside.verify.same_elements import Looked, fed_elements
+from ringside.verify.subject import Subject, blank_certificate
 from ringside.verify.trace import Trace
 from ringside.verify.updates import each_update, single_updates
-from ringside_core.specs import Arm, Certificate, Check, RunSpec, Topology
+from ringside_core.specs import Certificate, Check, Topology
 from ringside_core.text import file_name
-
-
-@dataclass(frozen=True)
-class Subject:
-    """An arm to certify, and its run."""
-
-    arm: Arm
-    spec: RunSpec
-
-    @property
-    def replicas(self) -> int:
-        """Copies of the model."""
-        return self.spec.topology.num_replicas
-
-    @property
-    def exact(self) -> bool:
-        """Whether its updates have one right result: it is synchronous, or has one replica."""
-        return has_one_result(self.spec)
+from ringside_core.workloads.registry import script_words
 
 
 def certify(
@@ -93,6 +73,10 @@ def certify(
     Returns:
         A certificate for each arm, in order; also for arms that do not pass.
     """
+    if script_words(subjects[0].spec.workload):
+        return certify_script(
+            subjects, folder=folder, steps=steps, on_start=on_start, on_end=on_end, start=start
+        )
     on_start("the serial reference")
     sizes = sorted({s.replicas for s in subjects if s.replicas > 1})
     reference = run_reference(
@@ -105,7 +89,7 @@ def certify(
     )
 
     def certified(subject: Subject, interrupts: Interrupts) -> Certificate:
-        blank = _blank(subject, steps, start)
+        blank = blank_certificate(subject, steps, start)
         if obstacle := reference.obstacle(exact=subject.exact):
             return blank.replace(obstacle=obstacle)
         on_start(subject.arm.label)
@@ -168,21 +152,6 @@ def with_one_worker(several: Certificate, alone: Certificate) -> Certificate:
 
 
 # The findings
-
-
-def _blank(subject: Subject, steps: int, start: Start) -> Certificate:
-    return Certificate(
-        arm=subject.arm,
-        spec=subject.spec,
-        kind="exact" if subject.exact else "statistical",
-        steps=steps,
-        code_version=store.code_version(),
-        machine=machine_of(start.placement),
-        orders=store.orders(),
-        hosts=start.placement.hosts or (),
-        launcher=start.launcher_of(subject.spec),
-        created_unix_s=time.time(),
-    )
 
 
 def _certified(

@@ -25,7 +25,7 @@ _FED = (
     _Part("training ledger", "which examples are fed", "which examples are fed"),
     _Part("fed elements", "what the examples that were drawn hold", "what the examples hold"),
     _Part("gradient once", "that each gradient counts once", "how often a gradient counts"),
-    _Part("validation ledger", "evaluation", "evaluation"),
+    _Part("validation ledger|evaluation", "evaluation", "evaluation"),
     _Part("plain Keras", "the serial run, by plain Keras", "a fault that the serial run has too"),
 )
 _EXACT = (
@@ -82,11 +82,12 @@ def coverage(
     wide = "float32" if not_in_float64 else "float64"
     rounding = " to what rounding does" if not_in_float64 or amplifies else ""
     alone = "each one" if single == steps else f"the first {single} each"
-    words = {"steps": steps, "single": alone, "narrow": narrow, "wide": wide}
+    said = {"steps": steps, "single": alone, "narrow": narrow, "wide": wide}
     but = ", but for weights" if let_off > MOST_LET_OFF else ""
     for part in _EXACT if exact else _STATISTICAL:
-        if any(part.check.format(wide=wide) in name for name in checks):
-            covered.append(part.covered.format(**words, rounding=rounding, but=but))
+        words = part.check.format(wide=wide).split("|")
+        if any(word in name for word in words for name in checks):
+            covered.append(part.covered.format(**said, rounding=rounding, but=but))
         elif part.otherwise:
             missing.append(part.otherwise.format(narrow=narrow))
     if let_off > MOST_LET_OFF:

@@ -47,6 +47,10 @@ class _ReachedFitError(BaseException):
         self.call = call
 
 
+class ScriptIsOver(BaseException):
+    """Ends a script after what is asked of it; not an Exception, which scripts catch."""
+
+
 _probes: list[_Probe] = []
 
 

@@ -1,0 +1,422 @@
+"""Certify arms of a script: plain Keras on the untouched program is what they are held against.
+
+The questions in their order, as docs/decisions/0004-what-a-certificate-proves.md says why:
+
+1. A batch in which each row stands once for each replica: all replicas hold the same rows, so every
+   program must equal plain Keras, also one that couples the rows of a batch.
+2. The author's batches, update by update, short ones among them. Unequal: what does rounding do to
+   plain Keras itself? Is it a sum over rows? Only what is no sum may be called coupled; it is held
+   against another stack, whose replicas take the same rows.
+3. Unwatched, as it is timed; resumed from a checkpoint; single updates in the precision of the run.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from launch import execute
+from launch.interrupts import Interrupts
+from ringside.verify.as_run import ends
+from ringside.verify.gate import TOLERANCE, beyond_rounding, parity, unfinished
+from ringside.verify.processes import DEADLINE_S, Start, Watched, side_by_side
+from ringside.verify.subject import Subject, blank_certificate
+from ringside.verify.trace import Trace
+from ringside.verify.trial_request import (
+    CASES,
+    SHORT,
+    SUMS,
+    TILED,
+    TRIAL,
+    UPDATES,
+    TrialRequest,
+    trace_of,
+)
+from ringside.verify.updates import each_update, single_updates
+from ringside_core.specs import (
+    REFERENCE,
+    ByDesign,
+    Certificate,
+    Check,
+    RunSpec,
+    Topology,
+    backend_options,
+    write_whole,
+)
+from ringside_core.text import file_name
+from ringside_core.users_errors import names_a_type
+
+Traces = Mapping[str, Trace]
+# Keras' gradients of a batch that stands twice or three times over are the same to this share.
+SAME = 1e-6
+_NO_TRACE = Trace(meta={"error": "nothing was trained"})
+
+
+@dataclass
+class _Runs:
+    """What the processes of one command have done; each is started once.
+
+    Attributes:
+        spec: of the serial run.
+        folder: for all of them.
+        asked: what all are asked.
+        precision: of all but single updates.
+    """
+
+    spec: RunSpec
+    folder: Path
+    start: Start
+    asked: TrialRequest
+    precision: str = "float64"
+    done: dict[str, Watched] = field(default_factory=dict)
+
+    def job(
+        self, name: str, spec: RunSpec, request: TrialRequest, *, precision: str = ""
+    ) -> Callable[[Interrupts], None]:
+        """The start of one set of processes."""
+        spec = spec.replace(precision=precision or self.precision)
+
+        def run(interrupts: Interrupts) -> None:
+            place = self.folder / file_name(name)
+            write_whole(place / TRIAL, request.to_json())
+            plan = self.start.plan(spec, place)
+            execution = execute(plan, deadline_s=DEADLINE_S, interrupts=interrupts)
+            coordinated = spec.capabilities.process_model == "coordinator"
+            tasks = tuple(t for t in plan.expects if not coordinated or t.startswith("chief"))
+            traces = {
+                case: {
+                    task: Trace.read(path)
+                    for task in tasks
+                    if (path := trace_of(place, case, task)).exists()
+                }
+                for case in (TILED, UPDATES, SHORT, SUMS)
+            }
+            self.done[name] = Watched(execution, traces, place, tasks)
+
+        return run
+
+    def plainly(self, name: str, precision: str = "", **asked: Any) -> Callable[..., None]:
+        """A start of plain Keras."""
+        request = self.asked.replace(plain=True, **asked)
+        return self.job(name, self.spec, request, precision=precision)
+
+    def run(self, jobs: Sequence[Callable[[Interrupts], None]]) -> None:
+        """Run these; two at once, or as many as there are processors."""
+        for _ in side_by_side(jobs):
+            pass
+
+    def of(self, name: str, case: str) -> Traces:
+        """Trace of each process."""
+        watched = self.done[name]
+        found = watched.traces[case]
+        if found or not watched.obstacle:
+            return found
+        return {watched.tasks[0]: Trace(meta={"error": f"an end as {watched.execution.outcome}"})}
+
+    def single(self, name: str, case: str) -> Trace:
+        """Trace of a run of one process."""
+        return next(iter(self.of(name, case).values()), _NO_TRACE)
+
+
+def certify_script(
+    subjects: Sequence[Subject],
+    *,
+    folder: Path,
+    steps: int,
+    on_start: Callable[[str], None],
+    on_end: Callable[[Certificate], None],
+    start: Start,
+) -> tuple[Certificate, ...]:
+    """Certify arms of one script that differ only in backend, options and size.
+
+    Args:
+        subjects: the arms.
+        folder: where traces and logs go.
+        steps: updates to compare.
+        on_start: called with what is started.
+        on_end: called with each certificate.
+        start: where the processes are started, and by which launcher.
+
+    Returns:
+        A certificate for each arm, in order; also for arms that do not pass.
+    """
+    most = max(s.replicas for s in subjects)
+    asked = TrialRequest(updates=steps, most_replicas=most)
+    runs = _Runs(_serial(subjects[0].spec), folder, start, asked)
+    on_start("plain Keras")
+    arms = {s.arm.label: s for s in subjects}
+    first = [runs.job(label, arm.spec, asked) for label, arm in arms.items()]
+    runs.run([runs.plainly("plain"), runs.plainly("plain-narrow", runs.spec.precision), *first])
+    not_in_float64 = ""
+    if (error := runs.single("plain", TILED).error) and names_a_type(error):
+        not_in_float64 = f"it cannot be trained in float64: {error.partition(': ')[2]}"
+        runs.precision = runs.spec.precision
+        again = [runs.job(label, arm.spec, asked) for label, arm in arms.items()]
+        runs.run([runs.plainly("plain"), runs.plainly("rounded", moved=True), *again])
+    made = []
+    for label, subject in arms.items():
+        on_start(label)
+        judge = _Judge(runs, subject, steps, not_in_float64)
+        certificate = judge.certificate()
+        on_end(certificate)
+        made.append(certificate)
+    return tuple(made)
+
+
+def _serial(spec: RunSpec) -> RunSpec:
+    return spec.replace(
+        backend=REFERENCE,
+        options=backend_options(REFERENCE, {}),
+        topology=Topology(),
+        ablation="none",
+        resume_from=None,
+        resources=spec.resources.replace(cores_per_replica=None, intra_op_threads=None),
+        as_shipped=False,
+    )
+
+
+class _Judge:
+    """Holds one arm against plain Keras, or against another stack where rows are coupled."""
+
+    def __init__(self, runs: _Runs, subject: Subject, steps: int, not_in_float64: str) -> None:
+        self._runs, self._subject, self._steps = runs, subject, steps
+        self._not_in_float64 = not_in_float64
+        self._label, self._reference = subject.arm.label, "plain"
+        self._rounded: Trace | None = None
+        if not_in_float64:
+            self._rounded = runs.single("rounded", UPDATES)
+        self._by_design: tuple[ByDesign, ...] = ()
+
+    def certificate(self) -> Certificate:
+        """What was found."""
+        blank = blank_certificate(self._subject, self._steps, self._runs.start)
+        blank = blank.replace(folder=str(self._runs.done[self._label].folder))
+        plain = self._runs.single("plain", UPDATES)
+        if plain.error:
+            return blank.replace(obstacle=f"plain Keras ends with {plain.error}")
+        checks = self._checks()
+        arm = next(iter(self._runs.of(self._label, UPDATES).values()), _NO_TRACE)
+        return blank.replace(
+            steps=max(1, plain.steps),
+            every=plain.meta["every"],
+            sources={**plain.meta["sources"]},
+            checks=tuple(checks),
+            by_design=(*self._by_design, *self._draws(plain)),
+            not_in_float64=self._not_in_float64,
+            amplifies=self._rounded is not None and not self._not_in_float64,
+            final_digest=str(arm.meta.get("final_digest", "")),
+        )
+
+    def _checks(self) -> list[Check]:
+        fed = self._fed()
+        tiled = self._parity(TILED, "each gradient once", "with each row once for each replica, ")
+        if not (fed.passed and tiled.passed):
+            return [fed, tiled]
+        updates = self._updates()
+        checks = [fed, fed.replace(name="fed elements"), tiled, updates]
+        if not updates.passed:
+            return checks
+        self._second_wave()
+        checks += [self._each_update(), self._as_timed(), self._resumed(), *self._single()]
+        evaluated = "by plain Keras' numbers, before, within and after the training"
+        checks.append(Check(name="evaluation", passed=True, finding=evaluated))
+        said = "the untouched program, trained by plain Keras, is what the arm is held against"
+        checks.append(Check(name="reference is plain Keras", passed=True, finding=said))
+        return [check for check in checks if check is not None]
+
+    def _fed(self) -> Check:
+        """Whether the rows of each epoch were plain Keras' rows, in its order."""
+        name = "training ledger"
+        rows = 0
+        for case in (TILED, UPDATES, SHORT):
+            wanted = self._runs.single("plain", case)
+            for task, trace in self._runs.of(self._label, case).items():
+                if trace.error:
+                    return Check(name=name, passed=False, finding=f"{task}: {trace.error}")
+                found, expected = trace.meta["ledgers"], wanted.meta.get("ledgers")
+                if [*map(tuple, found)] != [*map(tuple, expected or ())]:
+                    finding = (
+                        f"{task} trained {sum(n for n, _ in found)} rows, and plain Keras "
+                        f"{sum(n for n, _ in expected or ())}, or others: the data differ from "
+                        "reading to reading. Seed each generator of random numbers, as "
+                        "numpy.random.default_rng(1), and sort lists of files"
+                    )
+                    return Check(name=name, passed=False, finding=finding)
+                rows += sum(n for n, _ in found)
+        finding = (
+            f"{rows:,} rows, with what they hold and in their order, as plain Keras reads them"
+        )
+        return Check(name=name, passed=True, finding=finding)
+
+    def _parity(self, case: str, name: str, said: str = "") -> Check:
+        runs, reference = self._runs, self._runs.single(self._reference, case)
+        arm, tasks = runs.of(self._label, case), runs.done[self._label].tasks
+        rounded = self._rounded if case == UPDATES else None
+        if self._not_in_float64 and case != UPDATES:
+            rounded = runs.single("rounded", case)
+        check = parity(arm, reference, precision=runs.precision, tasks=tasks, rounded=rounded)
+        return check.replace(name=name, finding=f"{said}{check.finding}")
+
+    def _updates(self) -> Check:
+        name = f"{self._runs.precision} parity"
+        check = self._parity(UPDATES, name)
+        if check.passed or check.worst is None:
+            return check
+        if self._rounded is None:
+            self._once("rounded", self._runs.plainly("rounded", moved=True))
+            self._rounded = self._runs.single("rounded", UPDATES)
+            if (judged := self._parity(UPDATES, name)).passed:
+                return judged
+            self._rounded = None
+        if self._subject.replicas == 1:
+            return check
+        self._once("sums", self._runs.plainly("sums", sums=True))
+        if _is_sum(self._runs.single("sums", SUMS)):
+            told = (
+                "the training step applies a sum over the rows of a batch, of which replicas have "
+                f"parts: divide it by the number of rows, or use a mean. {check.finding}"
+            )
+            return check.replace(finding=told)
+        return self._coupled(check)
+
+    def _coupled(self, check: Check) -> Check:
+        """Held against another stack, whose replicas take the same rows."""
+        peer = _peer(self._subject.spec)
+        name = f"peer-{peer.backend}-{self._subject.replicas}"
+        self._once(name, self._runs.job(name, peer, self._runs.asked))
+        self._reference = name
+        again = self._parity(UPDATES, check.name)
+        at_tape = self._equal_at_tape()
+        if not again.passed:
+            told = f"unlike plain Keras: {check.finding}; unlike {peer.backend}: {again.finding}"
+            return again.replace(finding=f"{told}{at_tape}")
+        differs = "what it computes from rows that replicas have parts of"
+        treated = f"held against {peer.backend}, whose replicas take the same rows{at_tape}"
+        layer = ByDesign(layer="The training step", differs=differs, treated=treated, split=True)
+        self._by_design = (layer,)
+        said = f"as data-parallel training defines it ({peer.backend}, with the same rows)"
+        return again.replace(finding=f"{said}, {again.finding}{at_tape}")
+
+    def _equal_at_tape(self) -> str:
+        """Whether adding gradients where a tape gives them makes the program plain Keras'."""
+        name = f"tape-{self._label}"
+        asked = self._runs.asked.replace(at_tape=True)
+        self._once(name, self._runs.job(name, self._subject.spec, asked))
+        arm, plain = self._runs.of(name, UPDATES), self._runs.single("plain", UPDATES)
+        if not parity(arm, plain, precision=self._runs.precision).passed:
+            return ""
+        return '; with ringside.fit(…, gradients="tape") it equals plain Keras'
+
+    def _once(self, name: str, job: Callable[[Interrupts], None]) -> None:
+        if name not in self._runs.done:
+            self._runs.run([job])
+
+    def _second_wave(self) -> None:
+        """What is asked of an arm that computes the same: started together."""
+        runs, label, spec = self._runs, self._label, self._subject.spec
+        jobs = []
+        saved = runs.done[label].folder / CASES / UPDATES / "checkpoint.before.npz"
+        if saved.exists():
+            asked = runs.asked.replace(resume_from=str(saved.absolute()))
+            jobs.append(runs.job(f"{label} resumed", spec, asked))
+        if not self._not_in_float64 and spec.precision != "float64":
+            states = trace_of(runs.done["plain-narrow"].folder, UPDATES, "rank-0")
+            asked = runs.asked.replace(states=str(states.absolute()))
+            narrow = {"precision": spec.precision}
+            if "narrow-rounded" not in runs.done:
+                jobs.append(
+                    runs.plainly("narrow-rounded", "float64", states=str(states.absolute()))
+                )
+            jobs.append(runs.job(f"{label} narrow", spec, asked, **narrow))
+        runs.run(jobs)
+
+    def _each_update(self) -> Check | None:
+        if self._runs.precision != "float64":
+            return None
+        arm = self._runs.of(self._label, UPDATES)
+        return each_update(arm, self._runs.single(self._reference, UPDATES), self._rounded)
+
+    def _as_timed(self) -> Check:
+        runs, reference = self._runs, self._runs.single(self._reference, SHORT)
+        name, tolerance = "as timed", TOLERANCE[runs.precision]
+        arm, tasks = runs.of(self._label, SHORT), runs.done[self._label].tasks
+        if obstacle := unfinished(arm, tasks=tasks):
+            return Check(name=name, passed=False, finding=obstacle, tolerance=tolerance)
+        updates = sum(reference.meta["updates"])
+        found = [d for task, trace in arm.items() for d in ends(task, trace, reference, updates)]
+        short = min(runs.asked.most_replicas + 1, self._subject.spec.global_batch)
+        said = f"unwatched, the last batch of {short} rows, largest deviation at the end"
+        rounded = runs.single("rounded", SHORT) if self._rounded is not None else None
+        return beyond_rounding(name, found, reference, rounded, runs.precision, said)
+
+    def _resumed(self) -> Check | None:
+        runs, name = self._runs, f"{self._label} resumed"
+        if name not in runs.done:
+            return None
+        later = replace(runs.single(self._reference, UPDATES).since(1), before={})
+        arm = {
+            task: replace(trace, before={}, meta={**trace.meta})
+            for task, trace in runs.of(name, UPDATES).items()
+        }
+        rounded = None if self._rounded is None else replace(self._rounded.since(1), before={})
+        check = parity(
+            arm, later, precision=runs.precision, tasks=runs.done[name].tasks, rounded=rounded
+        )
+        ledgers = {tuple(map(tuple, trace.meta.get("ledgers", ()))) for trace in arm.values()}
+        if check.passed and ledgers != {tuple(map(tuple, later.meta["ledgers"]))}:
+            said = "other rows than those that were due"
+            return check.replace(name="resumed", passed=False, finding=said)
+        return check.replace(name="resumed", finding=f"after the restart, {check.finding}")
+
+    def _single(self) -> list[Check]:
+        runs, spec = self._runs, self._subject.spec
+        if spec.precision == "float64" and not self._not_in_float64:
+            return []
+        if self._reference != "plain":
+            finding = "not covered: rows are coupled, and the float32 run of plain Keras has others"
+            return [Check(name="narrow", passed=True, covered=False, finding=finding)]
+        if self._not_in_float64:
+            return []
+        name = f"{self._label} narrow"
+        return [
+            single_updates(
+                runs.of(name, UPDATES),
+                runs.single("plain-narrow", UPDATES),
+                runs.single("narrow-rounded", UPDATES),
+                precision="float32",
+                tasks=runs.done[name].tasks,
+            )
+        ]
+
+    def _draws(self, plain: Trace) -> tuple[ByDesign, ...]:
+        return tuple(
+            ByDesign(
+                layer=name,
+                differs="each replica draws other numbers when it is timed",
+                treated="drawn for the rows of the whole batch here, so that all draw the same",
+            )
+            for name in plain.meta.get("draws", ())
+        )
+
+
+def _is_sum(trace: Trace) -> bool:
+    """Whether gradients grow with the rows: by the same at a second and at a third standing."""
+    if trace.error or len(trace.final) < 3:
+        return False
+    once, twice, thrice = (trace.final[f"gradient {k}"] for k in (1, 2, 3))
+    size = np.max(np.abs(once), initial=0.0)
+    grown, again = twice - once, thrice - twice
+    same = np.max(np.abs(grown - again), initial=0.0) <= SAME * size
+    return bool(same and np.max(np.abs(grown), initial=0.0) > SAME * size)
+
+
+def _peer(spec: RunSpec) -> RunSpec:
+    """The same run on the other family."""
+    replicas = spec.topology.num_replicas
+    if spec.capabilities.family == "horovod":
+        name, topology = "mirrored", Topology(replicas_per_process=replicas)
+    else:
+        name, topology = "horovod", Topology(processes_per_host=replicas)
+    return spec.replace(backend=name, options=backend_options(name, {}), topology=topology)

@@ -1,0 +1,44 @@
+"""An arm to certify, and the certificate before anything is known."""
+
+import time
+from dataclasses import dataclass
+
+from launch.remote.host_checks import machine_of
+from ringside.verify import store
+from ringside.verify.cases import has_one_result
+from ringside.verify.processes import Start
+from ringside_core.specs import Arm, Certificate, RunSpec
+
+
+@dataclass(frozen=True)
+class Subject:
+    """An arm to certify, and its run."""
+
+    arm: Arm
+    spec: RunSpec
+
+    @property
+    def replicas(self) -> int:
+        """Copies of the model."""
+        return self.spec.topology.num_replicas
+
+    @property
+    def exact(self) -> bool:
+        """Whether its updates have one right result: it is synchronous, or has one replica."""
+        return has_one_result(self.spec)
+
+
+def blank_certificate(subject: Subject, steps: int, start: Start) -> Certificate:
+    """The certificate of an arm that is not judged yet."""
+    return Certificate(
+        arm=subject.arm,
+        spec=subject.spec,
+        kind="exact" if subject.exact else "statistical",
+        steps=steps,
+        code_version=store.code_version(),
+        machine=machine_of(start.placement),
+        orders=store.orders(),
+        hosts=start.placement.hosts or (),
+        launcher=start.launcher_of(subject.spec),
+        created_unix_s=time.time(),
+    )

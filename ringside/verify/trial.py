@@ -1,0 +1,416 @@
+"""What a process that verifies a script does: it runs it whole up to its fit, and trains there.
+
+Each training is short, on the author's own first batches, and leaves a trace: what the model and
+its optimizers hold after each update, and what Keras tells. Plain Keras does the same in a process
+that starts no backend.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ringside.verify.cut import cut
+from ringside.verify.store import users_code
+from ringside.verify.trace import Trace
+from ringside.verify.trial_request import (
+    CASES,
+    SHORT,
+    SUMS,
+    TILED,
+    TRIAL,
+    UPDATES,
+    TrialRequest,
+    trace_of,
+)
+from ringside_core.keras import (
+    lowest_bits,
+    on_apply,
+    optimizer_variables,
+    optimizers_of,
+    raw,
+    slot_names,
+    tf,
+    trainable_of,
+    weights_of,
+)
+from ringside_core.specs import RecordInProgress
+from ringside_core.users_errors import of_users
+from ringside_core.workloads.registry import fit_number
+from ringside_core.workloads.script import ScriptIsOver
+from trainers.authors_fit import make_variables, train_call
+from trainers.fit_call import FitCall
+from trainers.reading import rows_of_arrays
+from trainers.row_ledger import RowLedger
+from trainers.rows import rows_of
+
+# How many elements, over all variables, are kept after each update: 20 updates of 500,000 float64
+# are 80 MB. Of larger models only a fixed sample is kept, and everything after the last update.
+KEPT_ELEMENTS = 500_000
+
+
+class Trial:
+    """The trainings at one fit of a script, instead of the author's own."""
+
+    def __init__(
+        self, request: TrialRequest, record: RecordInProgress, run_dir: Path, fit: int
+    ) -> None:
+        """Train nothing yet.
+
+        Args:
+            request: what is asked.
+            record: of this process.
+            run_dir: folder of these processes.
+            fit: number of the fit in the script, from 1.
+        """
+        self._request, self._record, self._run_dir, self._fit = request, record, run_dir, fit
+        self.reached = 0
+
+    @property
+    def plain(self) -> bool:
+        """Whether plain Keras trains."""
+        return self._request.plain
+
+    def fit(self, call: FitCall, session: Any) -> Any:
+        """Train at a fit of the script; at the one that is asked for, the script ends.
+
+        Args:
+            call: what the author asks for.
+            session: of `ringside.script`.
+        """
+        self.reached += 1
+        call = call.in_batches_of(self._record.spec.global_batch)
+        if self.reached < self._fit:
+            return self._train("before", cut(call, whole=2, tail=0, epochs=1), session, None)
+        asked, batch = self._request, self._record.spec.global_batch
+        if asked.at_tape:
+            call = FitCall(call.model, call.arguments, "tape")
+        if asked.sums:
+            self._gradients(call)
+            raise ScriptIsOver
+        if asked.moved:
+            _move(call)
+        whole = max(1, asked.updates // 2 - 1)
+        self._watched(TILED, cut(call, whole=2, tail=0, epochs=1), session)
+        self._watched(UPDATES, cut(call, whole=whole, tail=1, epochs=2), session)
+        if not (asked.states or asked.resume_from):
+            short = min(asked.most_replicas + 1, batch)
+            self._watched(SHORT, cut(call, whole=1, tail=short, epochs=1), session)
+        raise ScriptIsOver
+
+    def _watched(self, case: str, call: FitCall, session: Any) -> None:
+        trace = Trace()
+        watch = Watch(trace, call, None if self.plain else session.backend)
+        updates = case == UPDATES
+        if updates and self._request.states:
+            watch.states = Trace.read(Path(self._request.states))
+        watch.each = updates or case == TILED
+        try:
+            watch.before()
+            self._train(case, call, session, watch)
+            watch.after()
+        except Exception as error:
+            trace.meta["error"] = of_users(error)
+        trace.meta["sources"] = users_code()
+        trace.write(trace_of(self._run_dir, case, self._record.task))
+        if trace.error:
+            raise ScriptIsOver
+
+    def _gradients(self, call: FitCall) -> None:
+        """What plain Keras applies for a batch in which each row stands once, twice, three times."""
+        make_variables(call)
+        trace, model = Trace(), call.model
+        variables = trainable_of(model)
+        kept = [tf.Variable(tf.zeros_like(v)) for v in variables]
+        places = {id(v): k for k, v in enumerate(variables)}
+
+        def note(apply: Any, gradients: Any, given: Any) -> Any:
+            for gradient, variable in zip(gradients, given, strict=True):
+                if gradient is not None:
+                    kept[places[id(raw(variable))]].assign(tf.convert_to_tensor(gradient))
+            return apply([None if g is None else tf.zeros_like(g) for g in gradients])
+
+        for optimizer in optimizers_of(model):
+            on_apply(optimizer, note)
+        model.train_function = None
+        try:
+            batch = first_batch(call)
+            for times in (1, 2, 3):
+                rows = tf.nest.map_structure(lambda t: tf.repeat(t, times, axis=0), batch)  # noqa: B023
+                model.fit(tf.data.Dataset.from_tensors(rows), verbose=0)
+                flat = [np.asarray(v).reshape(-1) for v in kept]
+                trace.final[f"gradient {times}"] = np.concatenate(flat)
+        except Exception as error:
+            trace.meta["error"] = of_users(error)
+        trace.write(trace_of(self._run_dir, SUMS, self._record.task))
+
+    def _train(self, case: str, call: FitCall, session: Any, watch: "Watch | None") -> Any:
+        watching = [] if watch is None else [watch]
+        if self.plain:
+            return _plainly(call, watch, session.backend)
+        spec = self._record.spec.replace(
+            save="all" if case == UPDATES and not self._request.resume_from else "record",
+            epochs=call.epochs,
+            resume_from=self._request.resume_from or None if case == UPDATES else None,
+            steps_per_execution=self._record.spec.steps_per_execution if case == SHORT else 1,
+        )
+        record = RecordInProgress.begun(spec, task=self._record.task, rank=self._record.rank)
+        session.backend.spec = spec
+        session.steps.tiled = case == TILED
+        try:
+            history = train_call(
+                call,
+                record,
+                session.steps,
+                run_dir=self._run_dir / CASES / case,
+                number=self.reached,
+                listeners=session.listeners(call),
+                watching=watching,
+            )
+        finally:
+            session.steps.tiled = False
+            if watch is not None:
+                watch.ledgers = [
+                    (epoch.ledger.count, epoch.ledger.id_hash)
+                    for epoch in record.epochs
+                    if epoch.ledger is not None
+                ]
+        return history
+
+
+def trial_of(record: RecordInProgress, run_dir: Path) -> Trial:
+    """What the request in a run folder asks of this process."""
+    path = run_dir / TRIAL
+    request = TrialRequest.from_json(path.read_text(encoding="utf-8"), origin=TRIAL)
+    return Trial(request, record, run_dir, fit_number(record.spec.workload_options))
+
+
+class Watch(tf.keras.callbacks.Callback):
+    """Notes what a model holds after each update, and what Keras tells.
+
+    Attributes:
+        each: after each update; else after the last one.
+        states: each update begins from the state of this trace before it; None: from its own.
+        ledgers: (rows, their hash) of each epoch.
+    """
+
+    def __init__(self, trace: Trace, call: FitCall, backend: Any) -> None:
+        """Note nothing yet.
+
+        Args:
+            trace: gets what is seen.
+            call: that is trained.
+            backend: started; None: plain Keras.
+        """
+        super().__init__()
+        self._supports_tf_logs = True  # or Keras would copy the logs to the host in each step
+        self._trace, self._call, self._backend = trace, call, backend
+        self.each, self.states = True, None
+        self.ledgers: list[tuple[int, str]] = []
+        self._rows: dict[str, list[NDArray[Any]]] = {}
+        self._slot_rows: dict[str, list[NDArray[Any]]] = {}
+        self._gaps: list[float] = []
+        self._told: list[dict[str, float]] = []
+        self._updates: list[int] = []
+
+    def before(self) -> None:
+        """The author's model is evaluated as it is."""
+        make_variables(self._call)
+        found = self._evaluated()
+        self._trace.before = {name: np.asarray(value) for name, value in found.items()}
+
+    def after(self) -> None:
+        """Write what was seen into the trace."""
+        trace, model = self._trace, self._call.model
+        trained = {id(v) for v in trainable_of(model)}
+        trace.weights = {name: np.stack(rows) for name, rows in self._rows.items()}
+        trace.slots = {name: np.stack(rows) for name, rows in self._slot_rows.items()}
+        trace.loss = np.zeros(len(self._gaps))
+        trace.replica_gap = np.array(self._gaps)
+        trace.final = {name: value for name, (value, _) in self._weights()}
+        for group, begins in (("metrics", False), ("evaluation", True)):
+            names = (
+                [n for n in self._told[0] if n.startswith("val_") == begins] if self._told else []
+            )
+            found = {
+                n.removeprefix("val_"): np.array([told.get(n, np.nan) for told in self._told])
+                for n in names
+            }
+            setattr(trace, group, found)
+        trace.predictions = self._predicted()
+        trace.meta |= {
+            "updates": self._updates,
+            "ledgers": self.ledgers,
+            "every": self._stride,
+            "bits": lowest_bits(model),
+            "trained": {name: id(v) in trained for name, v in self._named()},
+        }
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Note the initial state."""
+        self._put(0)
+        self._note(first=True)
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Note what the update has changed; the next may begin from another state."""
+        self._in_epoch = batch + 1
+        if self.each:
+            self._note()
+            self._put(len(self._gaps))
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Note what Keras tells."""
+        self._updates.append(self._in_epoch)
+        values = {name: np.asarray(value) for name, value in (logs or {}).items()}
+        self._told.append({n: float(v.reshape(())) for n, v in values.items() if v.size == 1})
+
+    def on_train_end(self, logs: Any = None) -> None:
+        """Note the end of a training that was not disturbed."""
+        if not self.each:
+            self._note()
+
+    def _note(self, *, first: bool = False) -> None:
+        gap = 0.0
+        for rows, found in ((self._rows, self._weights()), (self._slot_rows, self._slots())):
+            for name, (value, apart) in found:
+                rows.setdefault(name, []).append(value.reshape(-1)[:: self._stride].copy())
+                gap = max(gap, apart)
+        if not first:
+            self._gaps.append(gap)
+
+    def _put(self, update: int) -> None:
+        """Let the model hold the other run's state after this update."""
+        if self.states is None:
+            return
+        kinds = ((self.states.weights, self._named()), (self.states.slots, self._named_slots()))
+        for rows, variables in kinds:
+            for name, variable in variables:
+                value = rows[name][update].reshape(variable.shape)
+                variable.assign(np.asarray(value, variable.dtype.as_numpy_dtype))
+
+    def _named(self) -> list[tuple[str, Any]]:
+        return [
+            (f"{k:03d} {v.name.removesuffix(':0')}", v)
+            for k, v in enumerate(weights_of(self._call.model))
+        ]
+
+    def _named_slots(self) -> list[tuple[str, Any]]:
+        pairs = optimizer_variables(self._call.model, slot_names)
+        return [(f"{k:03d} {name}", v) for k, (name, v) in enumerate(pairs)]
+
+    def _weights(self) -> list[tuple[str, tuple[NDArray[Any], float]]]:
+        trained = {id(v) for v in trainable_of(self._call.model)}
+        return [(name, self._read(v, shared=id(v) in trained)) for name, v in self._named()]
+
+    def _slots(self) -> list[tuple[str, tuple[NDArray[Any], float]]]:
+        return [(name, self._read(v, shared=True)) for name, v in self._named_slots()]
+
+    def _read(self, variable: Any, *, shared: bool) -> tuple[NDArray[Any], float]:
+        """The value of a variable, and how far replicas of this process are apart.
+
+        A value that each replica has by itself, such as moving statistics: the mean.
+        """
+        if self._backend is None:
+            return np.asarray(variable.numpy()), 0.0
+        first, *others = local = [np.asarray(v) for v in self._backend.local_values(variable)]
+        if shared or first.dtype.kind != "f":
+            return first, max((_apart(first, other) for other in others), default=0.0)
+        return self._backend.all_reduce(np.mean(local, axis=0), "mean"), 0.0
+
+    @property
+    def _stride(self) -> int:
+        total = sum(int(np.prod(w.shape)) for w in weights_of(self._call.model))
+        return max(1, -(-total // KEPT_ELEMENTS))
+
+    def _evaluated(self) -> dict[str, Any]:
+        data = self._call.arguments.get("validation_data")
+        if data is None:
+            return {}
+        given = (
+            dict(zip(("x", "y", "sample_weight"), data, strict=False))
+            if isinstance(data, tuple)
+            else {"x": data}
+        )
+        steps = self._call.arguments.get("validation_steps")
+        size = self._call.arguments.get("validation_batch_size") or self._call.arguments.get(
+            "batch_size"
+        )
+        told = self._call.model.evaluate(
+            **given, steps=steps, batch_size=size, verbose=0, return_dict=True
+        )
+        return {name: np.asarray(value) for name, value in told.items() if np.ndim(value) == 0}
+
+    def _predicted(self) -> dict[str, NDArray[Any]]:
+        """Of what the author validates with, where the model can predict."""
+        data = self._call.arguments.get("validation_data")
+        if data is None:
+            return {}
+        x = data[0] if isinstance(data, tuple) else data
+        steps = self._call.arguments.get("validation_steps")
+        try:
+            outputs = self._call.model.predict(x, steps=steps, verbose=0)
+        except (NotImplementedError, ValueError, TypeError):  # plain Keras says the same
+            return {}
+        flat = [np.asarray(array) for array in tf.nest.flatten(outputs)]
+        return {
+            f"output {k}": a if a.dtype.kind in "biufc" else a.astype(np.float32)
+            for k, a in enumerate(flat)
+        }
+
+
+def _apart(first: NDArray[Any], other: NDArray[Any]) -> float:
+    """Largest absolute difference; infinite if either has an element that is no number."""
+    if not first.size or first.dtype.kind not in "fiub":
+        return 0.0
+    largest = float(np.max(np.abs(first.astype(np.float64) - other.astype(np.float64))))
+    return largest if np.isfinite(largest) else float("inf")
+
+
+def _plainly(call: FitCall, watch: Watch | None, backend: Any) -> Any:
+    """Keras' own `fit`; its training step also adds up a hash of the rows that it gets."""
+    model = call.model
+    make_variables(call)
+    if watch is None or model.jit_compile:
+        return model.fit(**call.given(callbacks=[watch] if watch else []).arguments)
+    ledger, step = RowLedger(backend), model.train_step
+
+    def noting(batch: Any) -> Any:
+        flat = [t for t in tf.nest.flatten(batch) if t is not None]
+        ledger.note(batch, rows_of(flat)[0], 0, 1)
+        return step(batch)
+
+    class Epochs(tf.keras.callbacks.Callback):
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            rows, found = ledger.read()
+            watch.ledgers.append((rows, f"{found:016x}"))
+            ledger.begin()
+
+    vars(model)["train_step"], model.train_function = noting, None
+    try:
+        return model.fit(**call.given(callbacks=[Epochs(), watch]).arguments)
+    finally:
+        del vars(model)["train_step"]
+        model.train_function = None
+
+
+def first_batch(call: FitCall) -> Any:
+    """The first batch of the data, read where nothing is trained afterwards."""
+    x = call.arguments.get("x")
+    if isinstance(x, tf.keras.utils.Sequence):
+        return x[0]
+    if rows_of_arrays(call.arguments) is None:
+        return next(iter(x))
+    names = ("x", "y", "sample_weight")
+    given = [call.arguments[name] for name in names if call.arguments.get(name) is not None]
+    return tf.nest.map_structure(lambda array: array[: call.global_batch], tuple(given))
+
+
+def _move(call: FitCall) -> None:
+    """Move each trained weight to a neighbouring number, up or down, as rounding might do."""
+    make_variables(call)
+    drawn = np.random.default_rng(0)
+    for variable in trainable_of(call.model):
+        value = variable.numpy()
+        up = drawn.random(value.shape) < 0.5
+        variable.assign(np.nextafter(value, np.where(up, np.inf, -np.inf).astype(value.dtype)))

@@ -1,0 +1,48 @@
+"""What a process that verifies a script is asked: which trainings, and what they begin from."""
+
+from pathlib import Path
+
+from pydantic import PositiveInt
+
+from ringside_core.specs import Document
+
+TRIAL = "trial.json"
+TRACES = "traces"
+CASES = "cases"
+# The trainings at a fit, in their order; each reads the data after the one before.
+TILED, UPDATES, SHORT = "tiled", "updates", "short"
+SUMS = "sums"
+DEFAULT_UPDATES, FEWEST_UPDATES = 20, 4
+
+
+class TrialRequest(Document):
+    """What one set of processes does.
+
+    Attributes:
+        updates: that are watched.
+        most_replicas: of all arms that are compared; the short batch has one row more.
+        plain: plain Keras trains, without a backend.
+        sums: nothing is trained; plain Keras' gradients of a batch in which each row stands once,
+            twice and three times.
+        moved: begin with each weight moved to a neighbouring number, to see what rounding does.
+        states: trace of plain Keras in float64; each update begins from its state. Empty: from the
+            update before it.
+        resume_from: checkpoint from which the watched updates go on; empty: they begin.
+        at_tape: gradients are added at the tape, whatever the author says.
+
+    Schema history: 1 first version.
+    """
+
+    updates: PositiveInt = DEFAULT_UPDATES
+    most_replicas: PositiveInt = 1
+    plain: bool = False
+    sums: bool = False
+    moved: bool = False
+    states: str = ""
+    resume_from: str = ""
+    at_tape: bool = False
+
+
+def trace_of(run_dir: Path, case: str, task: str) -> Path:
+    """The file into which a process writes its trace of a training."""
+    return run_dir / TRACES / case / f"{task}.npz"
