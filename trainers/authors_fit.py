@@ -236,15 +236,16 @@ def _fitted(call: FitCall, calls: "_Calls", watching: Sequence[Any], position: P
     training = calls.driver.training
     model, first = call.model, call.first_epoch + position.epochs_done
     if VERSION == 2:
-        # Begin within an epoch, as legacy Keras' own BackupAndRestore does. Private: 2.21.
+        # Begin within an epoch, as legacy Keras' own BackupAndRestore does: its data are those of
+        # all epochs. Private: 2.21.
         vars(model)["_maybe_load_initial_counters_from_ckpt"] = lambda steps, epoch: (
             first,
             training.updates_before,
         )
     own = of_this_process(call.callbacks, model, training.backend)
-    given = call.given(
-        callbacks=[_First(calls), *own, calls, *watching], initial_epoch=first, verbose=0
-    )
+    given = call.given(callbacks=[_First(calls), *own, calls, *watching], verbose=0)
+    if VERSION == 3:
+        given = given.given(initial_epoch=first)
     try:
         with training.backend.scope():
             return model.fit(**given.arguments)

@@ -7,6 +7,7 @@ from typing import Any
 from ringside_core.die_with_parent import answer_of
 from ringside_core.specs import Arm, NotRun, RefusalError, Shared
 from ringside_core.specs.keras_version import KerasVersion, environment_of
+from ringside_core.workloads.registry import script_words
 
 LIMIT_S = 300.0
 
@@ -27,13 +28,14 @@ def available(
     Raises:
         RefusalError: the workload cannot be trained under any backend, or no arm can run.
     """
+    workload = {
+        "name": shared.workload,
+        "options": shared.workload_options,
+        "data_dir": shared.data_dir,
+    }
     answer = ask(
         arms,
-        {
-            "name": shared.workload,
-            "options": shared.workload_options,
-            "data_dir": shared.data_dir,
-        },
+        None if script_words(shared.workload) else workload,  # a script was run up to its fit
         shared.keras,
         elsewhere=elsewhere,
     )

@@ -5,6 +5,7 @@ its optimizers hold after each update, and what Keras tells. Plain Keras does th
 that starts no backend.
 """
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -216,7 +217,8 @@ class Watch(tf.keras.callbacks.Callback):
 
     def before(self) -> None:
         """The author's model is evaluated as it is."""
-        make_variables(self._call)
+        with nullcontext() if self._backend is None else self._backend.scope():
+            make_variables(self._call)
         found = self._evaluated()
         self._trace.before = {name: np.asarray(value) for name, value in found.items()}
 

@@ -267,7 +267,7 @@ def load_workload(name: str, *, options: Mapping[str, Option], data_dir: str | N
     """Build a workload.
 
     Args:
-        name: one of WORKLOADS, a script, or a user's `file.py:function` or `module:function`; a
+        name: one of WORKLOADS, or a user's `file.py:function` or `module:function`; a
             Workload may stand in the place of the function.
         options: keyword arguments of its function.
         data_dir: where data sets are kept; passed to the function if it has such a parameter.
@@ -275,16 +275,7 @@ def load_workload(name: str, *, options: Mapping[str, Option], data_dir: str | N
     Raises:
         RefusalError: unknown name or option, a function that returns no workload, missing data.
     """
-    # By name, because they import TensorFlow; code that only plans imports this module too.
-    if script_words(name):
-        if data_dir is not None:
-            raise RefusalError(
-                "A script finds its data itself.",
-                received=f"--data-dir {data_dir}",
-                advice="Leave it out, or give the script a flag: my_script.py -- --data DIR",
-            )
-        script = importlib.import_module("ringside_core.workloads.script")
-        return cast("Workload", script.workload_of(name, fit_number(options)))
+    # By name, because it imports TensorFlow; code that only plans imports this module too.
     kind = importlib.import_module("ringside_core.workloads.workload").Workload
     known = WORKLOADS.get(name)
     function = load_function(known.function if known else name, what="workload", made=kind)
