@@ -32,7 +32,7 @@ from trainers.driver import Driver, Listener
 from trainers.fit import through_keras
 from trainers.fit_call import FitCall
 from trainers.preemption import Preemption
-from trainers.reading import Reading, begins_again, reading, rows_of_arrays
+from trainers.reading import Place, Reading, begins_again, reading, rows_of_arrays
 from trainers.resume import check_goes_on, restored
 from trainers.step import Steps
 from trainers.sync_proof import SyncProof
@@ -68,9 +68,9 @@ class FitTraining:
     data: Reading
     evaluate: Any = field(default_factory=lambda: SimpleNamespace(ledger=None))  # Keras' own
 
-    def place(self, *, epoch_is_over: bool) -> tuple[int, int]:
+    def place(self, *, epoch_is_over: bool) -> Place:
         """See Reading."""
-        return self.data.place(epoch_is_over=epoch_is_over)
+        return self.data.where(epoch_is_over=epoch_is_over)
 
 
 class Totals:
@@ -185,10 +185,8 @@ def train_call(
         make_variables(call)
     position = restored(record, model, backend, run_dir)
     again = begins_again(call.arguments)
-    number_of, left_out = position.read or (1, 0)
-    if number_of == 1 and again and VERSION == 2:
-        number_of = 2  # it makes one before the first epoch's
-    data = Reading(again, number_of, left_out, held=spec.ablation == "no_input")
+    data = Reading(again, position.place, call.arguments.get("validation_data"))
+    data.held = spec.ablation == "no_input"
     before = 0 if position.begun is None else position.begun.batches
     updates = None
     if call.steps_per_epoch is not None:

@@ -27,6 +27,7 @@ from ringside_core.specs import RefusalError, whole_file
 from ringside_core.specs.files import HALF
 from trainers.build import same_everywhere
 from trainers.callback_state import CallbackState
+from trainers.reading import Place
 from trainers.totals import BegunEpoch
 from trainers.whole_batch import takes_true_examples
 
@@ -48,7 +49,7 @@ class Position:
         ended: a callback has stopped the training there.
         learned: by its callbacks until then; None: it has none.
         replicas: on which it was trained; None: not known.
-        read: iterator of its data, and batches of it, from which it goes on; None: not known.
+        place: from where it goes on in its author's data; None: not known.
     """
 
     epochs_done: int
@@ -57,7 +58,7 @@ class Position:
     ended: bool = False
     learned: CallbackState | None = None
     replicas: int | None = None
-    read: tuple[int, int] | None = None
+    place: Place | None = None
 
 
 def snapshot(model: Any) -> dict[str, NDArray[Any]]:
@@ -87,7 +88,8 @@ def write(
     """
     stored = {"epochs_done": np.array(position.epochs_done), "ended": np.array(position.ended)}
     stored |= {} if position.replicas is None else {"replicas": np.array(position.replicas)}
-    stored |= {} if position.read is None else {"read": np.array(position.read)}
+    if (place := position.place) is not None:
+        stored |= {"place": np.array([place.before, place.after, str(place.batches)])}
     stored |= {} if loss is None else {"validation_loss": np.array(loss)}
     stored |= {} if position.learned is None else position.learned.to_arrays()
     stored |= {} if position.feed is None else {"feed": np.array(position.feed)}
@@ -289,9 +291,10 @@ def _position(arrays: dict[str, NDArray[Any]]) -> Position:
         raise ValueError("it does not say what the run was fed")
     learned = CallbackState.from_arrays(arrays)
     replicas = _count(arrays["replicas"]) if "replicas" in arrays else None
-    read = None
-    if "read" in arrays:
-        read = (_count(arrays["read"][0]), _count(arrays["read"][1]))
+    place = None
+    if "place" in arrays:
+        before, after, batches = arrays["place"].tolist()
+        place = Place(before, after, int(batches))
     if "batches" not in arrays:
         ended = bool(arrays.get("ended", False))
         return Position(
@@ -303,7 +306,7 @@ def _position(arrays: dict[str, NDArray[Any]]) -> Position:
         raise ValueError("written within an epoch by an earlier version of Ringside")
     if begun.examples < 0:
         raise ValueError("a begun epoch that does not say what it was fed")
-    return Position(epochs_done, begun, learned=learned, replicas=replicas, read=read)
+    return Position(epochs_done, begun, learned=learned, replicas=replicas, place=place)
 
 
 # What reading a file, and what its bytes say, can end in.

@@ -22,24 +22,40 @@ _iterate = tf.data.Dataset.__iter__
 
 
 @dataclass
+class Place:
+    """From where a training goes on in its data, as its checkpoints say it.
+
+    Attributes:
+        before: iterators that were made before the one that it goes on with, in their order, which
+            decides what a shuffle draws: t of the training, v of an evaluation.
+        after: those that were made after it.
+        batches: that it has read of that iterator.
+    """
+
+    before: str = ""
+    after: str = ""
+    batches: int = 0
+
+
+@dataclass
 class Reading:
-    """How far a training has read its data: the state of what stands in its checkpoints.
+    """How far a training has read its data.
 
     Attributes:
         again: each epoch makes another iterator of the data; else it goes on with the same.
-        number: of the iterator from which the training goes on, from 1.
-        batches: that are left out there.
+        place: from which it goes on; None: it begins.
+        held_out: the author's data set for evaluations; None: there is none.
         held: the first batch is fed again and again.
-        made: iterators made so far.
-        read: batches that the newest one has given to the training.
+        made: the iterators so far, as in Place.
+        read: batches that the newest one of the training has given.
         kept: the next epoch goes on with the newest iterator, whatever Keras asks for.
     """
 
     again: bool
-    number: int = 1
-    batches: int = 0
+    place: Place | None = None
+    held_out: Any = None
     held: bool = False
-    made: int = 0
+    made: str = ""
     read: int = 0
     kept: bool = False
     _newest: Any = None
@@ -49,24 +65,35 @@ class Reading:
         if self.kept:
             self.kept = False
             return self._newest
-        # Legacy Keras makes one before the first epoch's.
-        before = self.number - (2 if self.again and VERSION == 2 else 1)
-        while self.made < before:  # each iterator of a shuffle takes its next order
-            _iterate(data)
-            self.made += 1
-        self.made, self.read = self.made + 1, 0
+        place, left_out = self.place, 0
+        if place is not None:
+            if self.again and VERSION == 2 and self._newest is None:
+                self._newest = iter(())  # legacy Keras makes one more before the first epoch's
+                return self._newest
+            self._make(place.before, data)
+            left_out = place.batches
+        self.made, self.read = f"{self.made}t", left_out
         if self.held:
             data = _held(data)
-        if self.made == self.number and self.batches:
-            data, self.read = data.skip(self.batches), self.batches
-        self._newest = _iterate(data)
+        self._newest = _iterate(data.skip(left_out) if left_out else data)
+        if place is not None:
+            self._make(place.after, data)
+            self.place = None
         return self._newest
 
-    def place(self, *, epoch_is_over: bool) -> tuple[int, int]:
-        """(iterator, batches of it that are left out) from which a training can go on."""
+    def _make(self, iterators: str, data: Any) -> None:
+        for kind in iterators:
+            of = data if kind == "t" else self.held_out
+            if isinstance(of, tf.data.Dataset):
+                _iterate(of)
+        self.made += iterators
+
+    def where(self, *, epoch_is_over: bool) -> Place:
+        """From where a training can go on."""
         if epoch_is_over and self.again:
-            return self.made + 1, 0
-        return self.made, self.read
+            return Place(self.made)
+        before, _, after = self.made.rpartition("t")
+        return Place(before, after, self.read)
 
 
 _training: list[tuple[Reading, list[Any]]] = []
@@ -95,7 +122,10 @@ def _iterated(data: Any) -> Any:
         place, known = _training[-1]
         if not known:
             known.append(data)
-        return place.iterator(data) if data is known[0] else _iterate(data)
+        if data is known[0]:
+            return place.iterator(data)
+        place.made += "v"
+        return _iterate(data)
     finally:
         disable_op_determinism()
 

@@ -209,6 +209,7 @@ class Steps:
     def take(self, model: Any) -> None:
         """Let Keras' own `fit`, `evaluate` and `predict` of a model work on rows."""
         held = vars(model)
+        self._settle = as_in_this_thread(lambda: None)
         if _TAKEN in held:
             return
         held[_TAKEN] = True
