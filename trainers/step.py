@@ -5,7 +5,7 @@ Keras' own `fit`, `evaluate` and `predict` call it: `Steps.take` sets `train_ste
 """
 
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from typing import Any
 
@@ -21,6 +21,7 @@ from ringside_core.keras import (
     tf,
     variables_of,
 )
+from ringside_core.keras.draws import Draws, drawing
 from ringside_core.keras.part import Part, floating, here, in_python, times
 from ringside_core.specs import RefusalError
 from trainers.row_ledger import RowLedger
@@ -41,12 +42,22 @@ class Steps:
         each_step: what Keras' own training step returns is over all replicas at each step, as
             callbacks that look at batches need it; else it is so at the end of an epoch.
         ledger: of the rows that are trained; None: none is kept.
+        draws: of the random numbers by row, for certificates; None: each replica draws its own.
         used: the variables that training steps use, by id; known once a step was traced.
     """
 
-    def __init__(self, backend: Backend, *, ledger: bool = True) -> None:
+    def __init__(self, backend: Backend, *, ledger: bool = True, draws: int | None = None) -> None:
+        """See the class.
+
+        Args:
+            backend: on whose replicas the steps run.
+            ledger: whether one is kept.
+            draws: seed of numbers by row.
+        """
         self.backend, self.at_tape, self.each_step = backend, False, False
         self.ledger = RowLedger(backend) if ledger else None
+        with backend.scope():
+            self.draws = None if draws is None else Draws(draws)
         self.used: dict[int, Any] = {}
         self._models: list[Any] = []
         self._evaluating = False
@@ -82,7 +93,9 @@ class Steps:
             if training and self.ledger is not None and noted():
                 self.ledger.note(own, rows, number, size)
             if size == 1:
-                returned = in_python(author)(own)
+                alone = nullcontext() if self.draws is None else drawing(self.draws)
+                with alone:
+                    returned = in_python(author)(own)
                 self._note_used()
                 return returned
             part = Part(
@@ -98,7 +111,7 @@ class Steps:
             # After its tape, each replica updates its own copies: in a `tf.cond` too.
             part.alone = part.at_tape and backend.let_replicas_update_alone()
             before = [(v, tf.identity(v)) for v in kept()] if _may_be_none(n, size) else []
-            with part.running():
+            with part.running(), drawing(self.draws, number, size, rows, n):
                 returned = in_python(author)(own)
             for v, old in before:
                 v.assign(tf.where(rows > 0, v, old))
