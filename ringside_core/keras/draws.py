@@ -6,7 +6,8 @@ a count of draws, by stateless operations, and a replica takes its rows: so a se
 Keras and every arm see the same masks.
 
 Changed here, for TensorFlow 2.21, only within a step (`drawing`): `random_seed.get_seed`,
-`tf.random.Generator._prepare_key_counter`, and the operations that draw uniform and normal numbers.
+`tf.random.Generator._prepare_key_counter`, the operations that draw uniform and normal numbers, and
+Keras 3's `SeedGenerator.next`.
 """
 
 import functools
@@ -21,6 +22,7 @@ from tensorflow.python.ops import gen_stateless_random_ops
 from tensorflow.python.ops.random_ops_util import get_key_counter_alg
 
 from ringside_core.keras.tensorflow import (
+    VERSION,
     gen_random_ops,
     gen_stateless_random_ops_v2,
     random_seed,
@@ -80,7 +82,7 @@ class _Drawing:
     size: int
     rows: Any
     n: Any
-    graph: Any
+    eager: bool
 
 
 @contextmanager
@@ -97,7 +99,7 @@ def drawing(
         n: rows of the global batch.
     """
     before = getattr(_here, "drawing", None)
-    _here.drawing = _Drawing(draws, number, size, rows, n, tf.compat.v1.get_default_graph())
+    _here.drawing = _Drawing(draws, number, size, rows, n, tf.executing_eagerly())
     try:
         yield
     finally:
@@ -107,13 +109,11 @@ def drawing(
 def _now() -> _Drawing | None:
     """How the step draws that is run here; None: no step, or initial values that it makes."""
     found: _Drawing | None = getattr(_here, "drawing", None)
-    graph = tf.compat.v1.get_default_graph()
-    while found is not None and graph is not None and graph is not found.graph:
-        graph = getattr(graph, "outer_graph", None)
-    return None if graph is None else found
+    lifted = found is not None and tf.executing_eagerly() and not found.eager
+    return None if lifted else found
 
 
-def while_drawing(owner: Any, name: str, instead: Callable[..., Any]) -> None:
+def _while_drawing(owner: Any, name: str, instead: Callable[..., Any]) -> None:
     """Let `instead(drawing, upstream, *args)` be called within a step, and upstream elsewhere."""
     upstream = getattr(owner, name)
 
@@ -127,7 +127,7 @@ def while_drawing(owner: Any, name: str, instead: Callable[..., Any]) -> None:
     setattr(owner, name, hooked)
 
 
-def seed_of(found: _Drawing, upstream: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def _seed(found: _Drawing, upstream: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """The seed, integers [2], that a generator gives; upstream gives that of plain Keras."""
     seed = upstream(*args, **kwargs)
     if found.draws is not None:
@@ -171,15 +171,15 @@ def _by_row(
         return upstream(shape, *args, **kwargs)
     shape = tf.convert_to_tensor(shape)
     static = tensor_util.constant_value_as_shape(shape)
-    length = static[0] if static.rank else None
-    several = isinstance(found.n, int)
-    if static.rank == 0 or (length is not None and (not several or length != max(found.rows, 1))):
-        return upstream(shape, *args, **kwargs)  # what is written as a number is no rows
-    rows, n = (tf.cast(k, shape.dtype) for k in (tf.maximum(found.rows, 1), found.n))
+    length, rows = static[0] if static.rank else None, found.rows
+    # What is written as a number is no rows; but where batches have a static size, so have rows.
+    if static.rank == 0 or (length and not (isinstance(rows, int) and length == max(rows, 1))):
+        return upstream(shape, *args, **kwargs)
+    rows, n = (tf.cast(tf.maximum(k, 1), shape.dtype) for k in (rows, found.n))
     own = tf.equal(shape[0], rows)
     drawn = upstream(tf.concat([[tf.where(own, n, shape[0])], shape[1:]], 0), *args, **kwargs)
-    first, step = tf.minimum(tf.cast(found.number, n.dtype), n - 1), found.size
-    return drawn[tf.where(own, first, 0) :: tf.where(own, tf.cast(step, n.dtype), 1)]
+    first = tf.where(own, tf.minimum(tf.cast(found.number, n.dtype), n - 1), 0)
+    return tf.ensure_shape(drawn[first :: tf.where(own, tf.cast(found.size, n.dtype), 1)], static)
 
 
 def _refused(found: _Drawing, upstream: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -193,8 +193,8 @@ def _refused(found: _Drawing, upstream: Callable[..., Any], *args: Any, **kwargs
 
 
 def _change_tensorflow() -> None:
-    while_drawing(random_seed, "get_seed", _seeds)
-    while_drawing(tf.random.Generator, "_prepare_key_counter", _key_counter)
+    _while_drawing(random_seed, "get_seed", _seeds)
+    _while_drawing(tf.random.Generator, "_prepare_key_counter", _key_counter)
     ways = {
         "random_standard_normal": lambda shape, dtype, seed: tf.random.stateless_normal(
             shape, seed, dtype=dtype
@@ -210,10 +210,10 @@ def _change_tensorflow() -> None:
         ),
     }
     for name, way in ways.items():
-        while_drawing(gen_random_ops, name, _stateless(way))
-    for name in ("normal", "uniform", "uniform_int", "uniform_full_int"):
-        while_drawing(gen_stateless_random_ops_v2, f"stateless_random_{name}_v2", _by_row)
-    while_drawing(gen_stateless_random_ops_v2, "stateless_truncated_normal_v2", _by_row)
+        _while_drawing(gen_random_ops, name, _stateless(way))
+    for name in ("normal", "uniform", "uniform_int"):  # integers without bounds are seeds
+        _while_drawing(gen_stateless_random_ops_v2, f"stateless_random_{name}_v2", _by_row)
+    _while_drawing(gen_stateless_random_ops_v2, "stateless_truncated_normal_v2", _by_row)
     others = {
         gen_random_ops: (
             "multinomial",
@@ -232,7 +232,9 @@ def _change_tensorflow() -> None:
     }
     for module, names in others.items():
         for name in names:
-            while_drawing(module, name, _refused)
+            _while_drawing(module, name, _refused)
+    if VERSION == 3:
+        _while_drawing(tf.keras.random.SeedGenerator, "next", _seed)
 
 
 _change_tensorflow()

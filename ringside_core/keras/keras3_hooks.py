@@ -6,7 +6,6 @@ Changed here, each only within a step (`part.within`):
   summed before they are clipped and looked at for an overflow; Keras sums them after that.
 - `Loss.__call__`: a mean over the own rows.
 - `Mean.update_state`, `Sum.update_state`: a single number counts by the share.
-- `SeedGenerator.next`: see `draws.py`.
 """
 
 import threading
@@ -15,7 +14,6 @@ from typing import Any
 
 import keras
 
-from ringside_core.keras.draws import seed_of, while_drawing
 from ringside_core.keras.part import Part, mean_over_own_rows, shared, update, within
 from ringside_core.keras.tensorflow import tf
 
@@ -60,7 +58,6 @@ def _change_keras() -> None:
     within(keras.losses.Loss, "__call__", mean_over_own_rows)
     for kind in (keras.metrics.Mean, keras.metrics.Sum):
         within(kind, "update_state", update)
-    while_drawing(keras.random.SeedGenerator, "next", seed_of)
 
 
 _change_keras()

@@ -12,6 +12,7 @@ from tensorflow.python.framework.config import disable_op_determinism
 
 from backends import make_backend
 from ringside_core.keras import VERSION, looks_at_steps, tf
+from ringside_core.keras.draws import Draws
 from ringside_core.specs import RunSpec, Topology, read_surroundings
 from ringside_core.specs.backends import backend_options
 from ringside_core.workloads.augment import refusals_as_they_are
@@ -67,9 +68,17 @@ def step(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def fit(model: Any, *data: Any, gradients: str = "optimizer", **arguments: Any) -> Any:
-    """`Model.fit`; of a step, a loop over its batches."""
+def fit(
+    model: Any,
+    *data: Any,
+    gradients: str = "optimizer",
+    draws: int | None = None,
+    **arguments: Any,
+) -> Any:
+    """`Model.fit`; of a step, a loop over its batches. By rows, if a seed of draws is given."""
     _steps.at_tape = gradients == "tape"
+    with scope():
+        _steps.draws = None if draws is None else Draws(draws)
     _steps.used.clear()
     history = None
     if isinstance(model, tf.keras.Model):
