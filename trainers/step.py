@@ -43,6 +43,8 @@ class Steps:
             callbacks that look at batches need it; else it is so at the end of an epoch.
         ledger: of the rows that are trained; None: none is kept.
         draws: of the random numbers by row, for certificates; None: each replica draws its own.
+        tiled: a trial, of global batches in which each row of the author's stands as often as there
+            are replicas, one after the other: each trains the author's whole batch.
         used: the variables that training steps use, by id; known once a step was traced.
     """
 
@@ -54,7 +56,8 @@ class Steps:
             ledger: whether one is kept.
             draws: seed of numbers by row.
         """
-        self.backend, self.at_tape, self.each_step = backend, False, False
+        self.backend = backend
+        self.at_tape = self.each_step = self.tiled = False
         self.ledger = RowLedger(backend) if ledger else None
         with backend.scope():
             self.draws = None if draws is None else Draws(draws)
@@ -89,9 +92,11 @@ class Steps:
 
         def step(batch: Any) -> Any:
             number = backend.static_replica_number()
-            own, rows, n = cut(batch, number, size)
+            tiled = self.tiled and size > 1
+            r, of = (0, 1) if tiled else (number, size)
+            own, rows, n = cut(batch, r, of)
             if training and self.ledger is not None and noted():
-                self.ledger.note(own, rows, number, size)
+                self.ledger.note(own, 0 if tiled and number else rows, r, of)
             if size == 1:
                 alone = nullcontext() if self.draws is None else drawing(self.draws)
                 with alone:
@@ -107,11 +112,13 @@ class Steps:
                 backend.sum_tensors,
                 at_tape=training and self.at_tape,
                 merge=merge(),
+                tiled=tiled,
             )
+            by_row = (r, of) if self.draws is not None else (number, size)
             # After its tape, each replica updates its own copies: in a `tf.cond` too.
             part.alone = part.at_tape and backend.let_replicas_update_alone()
             before = [(v, tf.identity(v)) for v in kept()] if _may_be_none(n, size) else []
-            with part.running(), drawing(self.draws, number, size, rows, n):
+            with part.running(), drawing(self.draws, *by_row, rows, n):
                 returned = in_python(author)(own)
             for v, old in before:
                 v.assign(tf.where(rows > 0, v, old))
@@ -326,8 +333,10 @@ class Steps:
             if part is None:
                 return upstream(*args, **kwargs)
             states = [raw(v) for v in metric.variables]
-            whole = by_author and any(map(_has_rows, (*args, *kwargs.values())))
-            if not whole and not _may_be_none(part.n, part.size):
+            of_rows = any(map(_has_rows, (*args, *kwargs.values())))
+            whole = by_author and of_rows
+            undone = part.tiled and of_rows or _may_be_none(part.n, part.size)
+            if not whole and not undone:
                 return upstream(*args, **kwargs)
             before = [tf.identity(v) for v in states]
             if whole:  # its state may be no sum over rows: replica 0 counts the whole batch
@@ -344,7 +353,7 @@ class Steps:
             else:
                 upstream(*args, **kwargs)
                 for v, old in zip(states, before, strict=True):
-                    v.assign(tf.where(part.rows > 0, v, old))
+                    v.assign(tf.where(part.counts if of_rows else part.rows > 0, v, old))
             return None
 
         held["update_state"] = update_state

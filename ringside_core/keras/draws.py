@@ -195,7 +195,7 @@ def _refused(found: _Drawing, upstream: Callable[..., Any], *args: Any, **kwargs
 def _change_tensorflow() -> None:
     _while_drawing(random_seed, "get_seed", _seeds)
     _while_drawing(tf.random.Generator, "_prepare_key_counter", _key_counter)
-    ways = {
+    ways: dict[str, Callable[..., Any]] = {
         "random_standard_normal": lambda shape, dtype, seed: tf.random.stateless_normal(
             shape, seed, dtype=dtype
         ),

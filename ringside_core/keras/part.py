@@ -47,6 +47,8 @@ class Part:
             applies them.
         alone: replicas change their own copies of variables, and do not wait for each other.
         merge: a metric's result is over all replicas already within the step.
+        tiled: every row stands `size` times in the global batch, so each replica's rows are all n
+            of the author's batch.
         whole: a metric is being given all replicas' rows.
     """
 
@@ -59,6 +61,7 @@ class Part:
     at_tape: bool = False
     merge: bool = False
     alone: bool = False
+    tiled: bool = False
     whole: bool = False
     graph: Any = None
     added: set[int] = field(default_factory=set)
@@ -66,15 +69,25 @@ class Part:
 
     @functools.cached_property
     def share(self) -> Any:
-        """Rows ÷ n, a float64 scalar; all shares add up to 1."""
+        """How much it counts, a float64 scalar; all shares add up to 1."""
+        return tf.constant(1 / self.size, tf.float64) if self.tiled else self.portion
+
+    @functools.cached_property
+    def portion(self) -> Any:
+        """Rows ÷ n, a float64 scalar: how much of a sum over the author's batch its rows have."""
         return tf.cast(self.rows, tf.float64) / tf.cast(self.n, tf.float64)
+
+    @property
+    def counts(self) -> Any:
+        """Whether metrics count its rows, of those that stand several times the first ones."""
+        return self.number == 0 if self.tiled else self.rows > 0
 
     @contextmanager
     def running(self) -> Iterator[None]:
         """Within this block of a thread, a step runs on this part."""
         before = here()
         _here.part, self.graph = self, tf.compat.v1.get_default_graph()
-        self.share  # noqa: B018  # made in this graph: a branch may be the first to ask for it
+        self.share, self.portion  # noqa: B018  # made here: a branch may be the first to ask
         try:
             yield
         finally:
@@ -187,11 +200,11 @@ def floating(value: Any) -> Any:
 def mean_over_own_rows(
     part: Part, upstream: Callable[..., Any], loss: Any, *args: Any, **kwargs: Any
 ) -> Any:
-    """Of `Loss.__call__`: of a sum over the own rows, the part that the share leaves whole."""
+    """Of `Loss.__call__`: of a sum over the own rows, what the share leaves whole."""
     value = upstream(loss, *args, **kwargs)
     if loss.reduction != "sum":
         return value
-    return tf.math.divide_no_nan(value, tf.cast(part.share, value.dtype))
+    return tf.math.divide_no_nan(value, tf.cast(part.portion, value.dtype))
 
 
 def _is_variable(source: Any) -> bool:
@@ -217,7 +230,7 @@ def _gradient(
         return _added(part, upstream, tape, target, sources, output_gradients, *args, **kwargs)
     if output_gradients is None and any(_rank(t) for t in tf.nest.flatten(target)):
         # The gradient of several losses is that of their sum, of which the share must not be taken.
-        whole = tf.math.reciprocal_no_nan(part.share)
+        whole = tf.math.reciprocal_no_nan(part.portion)
         output_gradients = tf.nest.map_structure(
             lambda t: tf.ones_like(t) * (tf.cast(whole, t.dtype) if _rank(t) else 1), target
         )
@@ -254,9 +267,10 @@ def _added(
 ) -> Any:
     """The gradient of the whole global batch, in all replicas."""
     some = tf.cast(part.rows > 0, tf.float64)
+    of_sum = tf.math.divide_no_nan(part.share, part.portion)
 
     def weight(t: Any, given: Any = None) -> Any:
-        factor = some if given is None and _rank(t) else part.share
+        factor = of_sum if given is None and _rank(t) else part.share
         return times(tf.ones_like(t) if given is None else given, factor)
 
     if output_gradients is None:

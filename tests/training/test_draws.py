@@ -10,7 +10,7 @@ from ringside_core.keras import tf
 from ringside_core.keras.draws import Draws, drawing
 from ringside_core.specs import RefusalError
 
-DRAWS = {
+DRAWS: dict[str, Callable[[int], Any]] = {
     "normal": lambda n: tf.random.normal([n, 3]),
     "uniform": lambda n: tf.random.uniform([n, 3], seed=4),
     "truncated": lambda n: tf.random.truncated_normal([n]),

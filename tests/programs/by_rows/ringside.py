@@ -1,7 +1,8 @@
 """The same words, by rows of the author's own global batches: Keras' own `fit` on trainers/step.py.
 
 It stands between the step, which is Ringside's, and `ringside.fit`, which does not use it yet
-(docs/decisions/0009-rows.md). ARM=mirrored:2 names a backend and its replicas.
+(docs/decisions/0009-rows.md). ARM=mirrored:2 names a backend and its replicas. TILED=1: each row
+of a batch stands as often as there are replicas.
 """
 
 import os
@@ -37,6 +38,7 @@ _spec = RunSpec(
 _backend = make_backend(_spec, read_surroundings(os.environ, lambda *_: ()))
 _backend.__enter__()
 _steps = Steps(_backend)
+_steps.tiled = os.environ.get("TILED") == "1"
 _iterate, _compile = tf.data.Dataset.__iter__, tf.keras.Model.compile
 
 
