@@ -335,7 +335,7 @@ class Steps:
             states = [raw(v) for v in metric.variables]
             of_rows = any(map(_has_rows, (*args, *kwargs.values())))
             whole = by_author and of_rows
-            undone = part.tiled and of_rows or _may_be_none(part.n, part.size)
+            undone = (part.tiled and of_rows) or _may_be_none(part.n, part.size)
             if not whole and not undone:
                 return upstream(*args, **kwargs)
             before = [tf.identity(v) for v in states]
