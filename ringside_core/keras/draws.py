@@ -58,6 +58,14 @@ class Draws:
         self._drawn.assign_add(1)
         return tf.stack([tf.constant(self._seed, tf.int64), self._drawn.read_value()])
 
+    def position(self) -> Any:
+        """How many were drawn, int64."""
+        return self._drawn.read_value()
+
+    def rewind(self, position: Any) -> None:
+        """Draw what follows a position once more, for other rows of the batch."""
+        self._drawn.assign(position)
+
     def step(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """A step of plain Keras, or a function with a tape, that draws so."""
 

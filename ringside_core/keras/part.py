@@ -49,6 +49,11 @@ class Part:
         merge: a metric's result is over all replicas already within the step.
         tiled: every row stands `size` times in the global batch, so each replica's rows are all n
             of the author's batch.
+        held: rows that all replicas have in this pass; None: n.
+        pending: gradients × shares of the passes before, by the key of the variable; None: the step
+            is run in one pass.
+        last: no pass follows, so an optimizer updates.
+        results: of metrics that the step was told.
         whole: a metric is being given all replicas' rows.
     """
 
@@ -62,6 +67,11 @@ class Part:
     merge: bool = False
     alone: bool = False
     tiled: bool = False
+    held: Any = None
+    pending: dict[int, Any] | None = None
+    last: bool = True
+    results: list[Any] = field(default_factory=list)
+    updates: int = 0
     whole: bool = False
     graph: Any = None
     added: set[int] = field(default_factory=set)
@@ -70,7 +80,7 @@ class Part:
     @functools.cached_property
     def share(self) -> Any:
         """How much it counts, a float64 scalar; all shares add up to 1."""
-        return tf.constant(1 / self.size, tf.float64) if self.tiled else self.portion
+        return self.portion / self.size if self.tiled else self.portion
 
     @functools.cached_property
     def portion(self) -> Any:
@@ -165,13 +175,63 @@ def shared(
     """
     gradients = list(gradients)
     todo = [k for k, v in enumerate(variables) if not (part.at_tape and key(v) in part.added)]
-    counted = [times(gradients[k], part.share) for k in todo]
+    kept = part.pending or {}
+    counted = [_sum(_counted(part, gradients[k]), kept.get(key(variables[k]))) for k in todo]
     if part.size > 1 and todo:
         with part.together():
             counted = part.reduce(counted, [variables[k] for k in todo], upstream)
     for k, gradient in zip(todo, counted, strict=True):
         gradients[k] = gradient
     return gradients
+
+
+def postponed(part: Part, gradients: Sequence[Any], variables: Sequence[Any]) -> bool:
+    """Whether an update waits for the passes that follow; then its gradients are kept.
+
+    Args:
+        part: of a pass.
+        gradients: of this pass.
+        variables: in the same order.
+
+    Raises:
+        RefusalError: the step updates more than once.
+    """
+    if part.last or part.pending is None:
+        return False
+    part.updates += 1
+    if part.updates > 1:
+        raise RefusalError(
+            "A step that is run in several passes must update once.",
+            received="a step that applies gradients more than once",
+            advice="Train it without gradient accumulation.",
+        )
+    for gradient, variable in zip(gradients, variables, strict=True):
+        kept = part.pending.get(key(variable))
+        part.pending[key(variable)] = _sum(_counted(part, gradient), kept)
+    return True
+
+
+def _counted(part: Part, gradient: Any) -> Any:
+    """A gradient × the share. Of slices that are equal in all replicas, one counts for all.
+
+    Keras 3 squares slices of the same row one by one: those of halves would be another square.
+    """
+    if part.tiled and isinstance(gradient, tf.IndexedSlices):
+        return times(gradient, part.portion * (part.number == 0))
+    return times(gradient, part.share)
+
+
+def _sum(first: Any, second: Any) -> Any:
+    """Of two gradients, tensors or slices; None where a variable has none."""
+    if first is None or second is None:
+        return second if first is None else first
+    if isinstance(first, tf.IndexedSlices) and isinstance(second, tf.IndexedSlices):
+        values, indices = (
+            tf.concat([getattr(first, name), getattr(second, name)], 0)
+            for name in ("values", "indices")
+        )
+        return tf.IndexedSlices(values, indices, first.dense_shape)
+    return tf.convert_to_tensor(first) + tf.convert_to_tensor(second)
 
 
 def key(variable: Any) -> int:

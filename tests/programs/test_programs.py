@@ -112,7 +112,8 @@ class Arm:
     """A stack, and who takes part in it.
 
     Attributes:
-        tiled: each row of a batch stands as often as there are replicas.
+        trial: tiled: each row of a batch stands as often as there are replicas; passes: each
+            replica runs its rows in two passes.
         only: names of programs; (): all of its Keras.
     """
 
@@ -121,11 +122,12 @@ class Arm:
     processes: int = 1
     replicas: int = 2
     keras: int = 2
-    tiled: bool = False
+    trial: str = ""
     only: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return f"{self.name}{'-tiled' * self.tiled}{'-few' * bool(self.only)}-keras{self.keras}"
+        trial = f"-{self.trial}" if self.trial else ""
+        return f"{self.name}{trial}{'-few' * bool(self.only)}-keras{self.keras}"
 
     @property
     def programs(self) -> list[Program]:
@@ -146,12 +148,32 @@ ARMS = [
 ]
 # One of each family shows what the others show of a program; the others show themselves.
 EACH_TIME = [arm for arm in ARMS if arm.name in ("mirrored:2", "horovod:2") and arm.keras == 2]
-# Coupled ones, a sum, vectors of losses, rows that are gathered, metrics.
-FEW = ("batch_norm", "maximum_added_up", "queue_of_gathered_rows", "sum_over_rows")
-FEW += ("draws_of_rows", "vector_loss_in_inner_tape")
-EACH_TIME.append(Arm("mirrored:2", by_python, tiled=True, only=FEW))
-ARMS += [replace(arm, tiled=True) for arm in ARMS if arm.name in ("mirrored:2", "horovod:2")]
-ARMS.append(EACH_TIME[-1])
+TILED = (
+    "batch_norm",
+    "draws_of_rows",
+    "maximum_added_up",
+    "queue_of_gathered_rows",
+    "sum_over_rows",
+    "vector_loss_in_inner_tape",
+)
+PASSES = (
+    "callbacks_see_own_rows",
+    "draws_of_rows",
+    "loss_scale_of_keras3",
+    "losses_beside_the_loss",
+    "ragged_and_sparse_rows",
+    "targets_cut_along_time",
+    "vae_of_means",
+    "weights_normalized_per_replica",
+)
+FEW = [
+    Arm("mirrored:2", by_python, trial="tiled", only=TILED),
+    Arm("mirrored:2", by_python, trial="passes", only=PASSES),
+]
+TRIED = [arm for arm in ARMS if arm.name in ("mirrored:2", "horovod:2")]
+ARMS += [replace(arm, trial="tiled") for arm in TRIED]
+ARMS += [replace(arm, trial="passes", only=PASSES) for arm in TRIED[1:]] + FEW
+EACH_TIME += FEW
 ASKED = [
     pytest.param(
         arm,
@@ -171,7 +193,7 @@ def run(starts: list[Start], folder: Path, arm: Arm, first_path: Path) -> str:
     for start, file in zip(starts, files, strict=True):
         path = os.pathsep.join([str(first_path), str(ROOT), os.environ.get("PYTHONPATH", "")])
         env = {"PYTHONPATH": path, "TF_USE_LEGACY_KERAS": str(int(arm.keras == 2)), "ARM": arm.name}
-        env["TILED"] = str(int(arm.tiled))
+        env |= {"TILED": str(int(arm.trial == "tiled")), "PASSES": str(1 + (arm.trial == "passes"))}
         with file.open("w") as log:
             children.append(
                 subprocess.Popen(
@@ -232,7 +254,7 @@ def test_two_stacks_train_the_same_rows(
     program: Program, trained: Callable[[Arm], tuple[Path, str]]
 ) -> None:
     """Every process has the same ledger, and what couples the rows of a slice ends equal."""
-    folders = [trained(arm)[0] for arm in EACH_TIME if not arm.tiled]
+    folders = [trained(arm)[0] for arm in EACH_TIME if not arm.trial]
     files = [file for folder in folders for file in folder.glob(f"{program.name}.*.npz")]
 
     ledgers = {file.with_suffix(".ledger").read_text() for file in files}
@@ -254,7 +276,7 @@ def plain(keras: int) -> Arm:
 @pytest.mark.parametrize(("arm", "program"), ASKED)
 def test_program(arm: Arm, program: Program, trained: Callable[[Arm], tuple[Path, str]]) -> None:
     """It tells what plain Keras tells in every process, or is refused by the sentence."""
-    divided = arm.replicas > 1 and not arm.tiled
+    divided = arm.replicas > 1 and arm.trial != "tiled"
     if program.name == "sum_over_rows" and divided:
         pytest.skip("ringside verify, which tells sums from coupled rows, does not run by rows yet")
     folder, printed = trained(arm)

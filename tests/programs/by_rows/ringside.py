@@ -2,7 +2,8 @@
 
 It stands between the step, which is Ringside's, and `ringside.fit`, which does not use it yet
 (docs/decisions/0009-rows.md). ARM=mirrored:2 names a backend and its replicas. TILED=1: each row
-of a batch stands as often as there are replicas.
+of a batch stands as often as there are replicas. PASSES=2: for one update each replica runs its
+rows in two passes.
 """
 
 import os
@@ -37,7 +38,7 @@ _spec = RunSpec(
 )
 _backend = make_backend(_spec, read_surroundings(os.environ, lambda *_: ()))
 _backend.__enter__()
-_steps = Steps(_backend)
+_steps = Steps(_backend, passes=int(os.environ.get("PASSES", 1)))
 _steps.tiled = os.environ.get("TILED") == "1"
 _iterate, _compile = tf.data.Dataset.__iter__, tf.keras.Model.compile
 
