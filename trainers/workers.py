@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-
 from backends.tf_distribute.parameter_server import ParameterServer
 from ringside_core.keras import VERSION, count_step, tf
 from ringside_core.specs import RefusalError
@@ -118,7 +117,7 @@ class _Training(tf.keras.callbacks.Callback):
         self._passes, self._iterators = 0, None
         self._last: deque[Any] = deque(maxlen=self._coordinator.num_workers)
         with backend.scope():
-            self._made = tf.Variable(tf.zeros([2], tf.int64))
+            self._made: Any = tf.Variable(tf.zeros([2], tf.int64))
         self.updates: list[int] = []
         self.rows: list[int] = []
 
@@ -264,19 +263,26 @@ def _graph_of(dataset: Any) -> Any:
     """
     spec = dataset.element_spec
     flat = [each for each in tf.nest.flatten(spec, expand_composites=True) if each is not None]
-    # As under op determinism: draws of a parallel map are in order.
-    optimized = tf.raw_ops.OptimizeDatasetV2(
-        input_dataset=tf.data.experimental.to_variant(dataset),
-        optimizations_enabled=["make_deterministic"],
-        optimizations_disabled=[],
-        optimizations_default=[],
-        output_types=[each.dtype for each in flat],
-        output_shapes=[each.shape for each in flat],
-        optimization_configs=[],
-    )
-    serialized = tf.raw_ops.DatasetToGraphV2(
-        input_dataset=optimized, external_state_policy=1, strip_device_assignment=True
-    ).numpy()
+    try:
+        # As under op determinism: draws of a parallel map are in order.
+        optimized = tf.raw_ops.OptimizeDatasetV2(
+            input_dataset=tf.data.experimental.to_variant(dataset),
+            optimizations_enabled=["make_deterministic"],
+            optimizations_disabled=[],
+            optimizations_default=[],
+            output_types=[each.dtype for each in flat],
+            output_shapes=[each.shape for each in flat],
+            optimization_configs=[],
+        )
+        serialized = tf.raw_ops.DatasetToGraphV2(
+            input_dataset=optimized, external_state_policy=1, strip_device_assignment=True
+        ).numpy()
+    except tf.errors.FailedPreconditionError as error:
+        raise RefusalError(
+            "The tables and variables of the data must lie on the coordinator.",
+            received=error.message.partition(" [Op")[0],
+            advice="Make the data outside of the scope.",
+        ) from None
     if not serialized:
         raise RefusalError(
             "The data that are sent to workers must fit into a message of 2 GB.",
@@ -307,7 +313,9 @@ def _seed(body: Any) -> None:
         first = next((k for name, k in _SEEDS.items() if node.op.startswith(name)), None)
         if first is None:
             continue
-        own = [constants.get(name.partition(":")[0]) for name in node.input[first : first + 2]]
+        own: list[Any] = [
+            constants.get(name.partition(":")[0]) for name in node.input[first : first + 2]
+        ]
         if all(each is not None and not tf.make_ndarray(each.attr["value"].tensor) for each in own):
             for each, value in zip(own, (_SEED, number), strict=True):
                 each.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value, tf.int64))

@@ -11,7 +11,6 @@ from ringside_core.specs import RefusalError, RunSpec
 from tests.training.answering import Answer, answering
 
 ROWS, FEATURES = 23, 3
-BATCH = 4  # of `counted`
 
 
 def numbers(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -48,7 +47,7 @@ def _model(**compiled: Any) -> Any:
 
 
 def _arrays() -> tuple[dict[str, Any], dict[str, Any]]:
-    x, y, weight = numbers(0)
+    x, y, _ = numbers(0)
     arguments = {"batch_size": 5, "epochs": 3, "initial_epoch": 1, "validation_split": 0.3}
     return {}, {**arguments, "x": x, "y": y, "class_weight": {0: 1.0, 1: 3.0}}
 
@@ -62,8 +61,13 @@ def _weighted() -> tuple[dict[str, Any], dict[str, Any]]:
 def _dataset() -> tuple[dict[str, Any], dict[str, Any]]:
     from ringside_core.keras import tf
 
-    def noisy(x: Any, *rest: Any) -> Any:
-        return (x + tf.random.normal([FEATURES], dtype="float64"), *rest)
+    table = tf.lookup.KeyValueTensorInitializer(tf.constant([0, 1]), tf.constant([1, 0]))
+    others = tf.lookup.StaticHashTable(table, 0)
+    scale = tf.Variable(np.full(FEATURES, 0.5))
+
+    def noisy(x: Any, y: Any, weight: Any) -> Any:
+        y = tf.cast(others.lookup(tf.cast(y, tf.int32)), "float64")
+        return x * scale + tf.random.normal([FEATURES], dtype="float64"), y, weight
 
     data = tf.data.Dataset.from_tensor_slices(numbers(0)).shuffle(9).map(noisy).batch(5)
     validation = tf.data.Dataset.from_tensor_slices(numbers(1)).batch(8)
@@ -108,8 +112,8 @@ def _trained(name: str, scope: Any, fit: Callable[..., Any], take: Callable[...,
     tf.keras.utils.set_random_seed(11)
     heard: list[int] = []
     x, y, _ = numbers(2)
+    compiled, arguments = PROGRAMS[name]()
     with scope:
-        compiled, arguments = PROGRAMS[name]()
         model = _model(**compiled)
     take(model)
     if "own" not in compiled:  # Keras makes metrics in the first step
@@ -142,7 +146,7 @@ def _evaluated(backend: Any) -> Answer:
     return found
 
 
-def _counted(backend: Any, count: int, drawn: str) -> Answer:
+def _counted(backend: Any, count: int, batch: int, drawn: str) -> Answer:
     """How often the gradient of each of `count` rows was applied, ÷ the rows of its update."""
     from ringside_core.keras import tf
     from trainers.workers import fit_by_workers
@@ -158,7 +162,10 @@ def _counted(backend: Any, count: int, drawn: str) -> Answer:
         )
         data = data.unbatch().map(lambda i, u: i)
         data = data.apply(tf.data.experimental.assert_cardinality(count))
-    rows = data.batch(BATCH).map(lambda i: (tf.one_hot(i, count, dtype="float64"), i))
+    whole = drawn == "whole"  # of a size that the graph knows
+    rows = data.batch(batch, drop_remainder=whole).map(
+        lambda i: (tf.one_hot(i, count, dtype="float64"), i)
+    )
     with backend.scope():
         dense = tf.keras.layers.Dense(1, use_bias=False, kernel_initializer="zeros")
         model = tf.keras.Sequential([tf.keras.Input((count,)), dense])
@@ -172,7 +179,7 @@ def _refused(backend: Any) -> Answer:
     from ringside_core.keras import tf
     from trainers.workers import fit_by_workers
 
-    class Batches(getattr(tf.keras.utils, "PyDataset", tf.keras.utils.Sequence)):
+    class Batches(tf.keras.utils.Sequence):  # type: ignore[misc]
         def __len__(self) -> int:
             return 2
 
@@ -185,10 +192,13 @@ def _refused(backend: Any) -> Answer:
 
     data = tf.data.Dataset.from_tensor_slices(numbers(0)).batch(5)
     in_python = data.map(lambda *p: (tf.numpy_function(lambda x: x, [p[0]], "float64"), *p[1:]))
+    with backend.scope():
+        there = tf.Variable(1.0, dtype="float64")  # on a server
     asked: dict[str, dict[str, Any]] = {
         "sequence": {"x": Batches()},
         "generator": {"x": generated(), "steps_per_epoch": 2},
         "function": {"x": in_python},
+        "placed": {"x": data.map(lambda x, y, w: (x + there, y, w))},
         "endless": {"x": data.repeat()},
         "unknown": {"x": data.filter(lambda *_: True)},
         "short": {"x": data, "steps_per_epoch": 4, "epochs": 2},
@@ -224,8 +234,8 @@ def answer(
         plain = _trained(name, nullcontext(), plainly, lambda model: None)
         yield {f"{name}: workers: {key}": value for key, value in found.items()}
         yield {f"{name}: plain: {key}": value for key, value in plain.items()}
-    for count, drawn in counted:
-        found = _counted(backend, count, drawn)
+    for count, batch, drawn in counted:
+        found = _counted(backend, count, batch, drawn)
         yield {f"{count} {drawn}: {key}": value for key, value in found.items()}
     yield {f"evaluated: {key}": value for key, value in _evaluated(backend).items()}
     yield {f"refused: {key}": value for key, value in _refused(backend).items()}
