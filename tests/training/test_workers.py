@@ -23,7 +23,7 @@ COUNTED = [
     (11, 4, "ordered"),
     (9, 3, "whole"),
     (12, 4, "shuffled"),
-    (12, 4, "grouped"),
+    (120, 4, "grouped"),
 ]
 
 

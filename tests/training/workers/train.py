@@ -151,12 +151,16 @@ def _counted(backend: Any, count: int, batch: int, drawn: str) -> Answer:
     from ringside_core.keras import tf
     from trainers.workers import fit_by_workers
 
+    def numbered(i: Any) -> Any:  # some take longer than others before they draw
+        work = tf.reduce_sum(tf.random.stateless_uniform([100_000 * (i % 4)], [0, 1]))
+        return i, tf.random.uniform([1 + tf.cast(0.0 * work, tf.int32)])[0]
+
     tf.random.set_seed(None)
     data = tf.data.Dataset.range(count)
     if drawn == "shuffled":
         data = data.shuffle(count)
     if drawn == "grouped":  # the order is that of numbers drawn in a parallel map
-        data = data.map(lambda i: (i, tf.random.uniform([])), num_parallel_calls=4)
+        data = data.map(numbered, num_parallel_calls=4)
         data = data.group_by_window(
             lambda i, u: tf.cast(u * 5.0, tf.int64), lambda _, group: group.batch(2), 2
         )
