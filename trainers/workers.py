@@ -8,8 +8,9 @@ every worker; its graph is sent, with the values of tables and variables that it
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
+from itertools import count
 from typing import Any
 
 from backends.tf_distribute.parameter_server import ParameterServer
@@ -80,9 +81,9 @@ def take(backend: ParameterServer, model: Any) -> None:
     strategy, held = backend.strategy, vars(model)
     strategy._should_use_with_coordinator = False  # or legacy Keras would dispatch them
     strategy.experimental_distribute_dataset = _as_it_is  # public, and called by both Keras
+    held["_jit_compile"] = False  # the variables lie on the servers
     if VERSION == 3:
         held["_maybe_symbolic_build"] = partial(_build, backend, model)
-        held["_jit_compile"] = False  # the variables lie on the servers
 
 
 def _as_it_is(dataset: Any, options: Any = None) -> Any:
@@ -96,7 +97,8 @@ def _build(
     """Keras 3 would read a batch for it, and so take the next shuffle from the training."""
     if data_batch is None:
         data_batch = _zeros(iterator._distributed_dataset.element_spec, rows=2)
-    with backend.scope():
+    # A model that has no `call` is built by its own step.
+    with backend.scope(), suppress(RuntimeError, NotImplementedError):
         model._symbolic_build(data_batch=data_batch)
 
 
@@ -225,8 +227,10 @@ class _Training(tf.keras.callbacks.Callback):
 
     def on_train_begin(self, logs: Any = None) -> None:
         del logs
-        at_once = getattr(self._trained, "_steps_per_execution", None)
-        self._most = self._trained.steps_per_execution if VERSION == 3 else int(at_once.numpy())
+        if VERSION == 3:
+            self._most = self._trained.steps_per_execution
+        else:
+            self._most = int(self._trained._steps_per_execution.numpy())
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         del epoch, logs
@@ -280,7 +284,7 @@ def _graph_of(dataset: Any) -> Any:
     except tf.errors.FailedPreconditionError as error:
         raise RefusalError(
             "The tables and variables of the data must lie on the coordinator.",
-            received=error.message.partition(" [Op")[0],
+            received=error.message.rpartition("graph: ")[2].partition(" [Op")[0],
             advice="Make the data outside of the scope.",
         ) from None
     if not serialized:
@@ -299,15 +303,17 @@ def _graph_of(dataset: Any) -> Any:
             advice="Write the data as a tf.data.Dataset without generators, Sequences and "
             "tf.py_function, or as arrays.",
         )
+    numbers = count(1)  # no two draw the same
     for body in bodies:
-        _seed(body)
+        _seed(body, numbers)
     return tf.constant(graph.SerializeToString())
 
 
-def _seed(body: Any) -> None:
+def _seed(body: Any, numbers: Iterator[int]) -> None:
     """Let what has no seed draw the same on all workers."""
     constants = {node.name: node for node in body if node.op == "Const"}
-    for number, node in enumerate(body, 1):
+    for node in body:
+        number = next(numbers)
         if {"seed", "seed2"} <= {*node.attr} and not (node.attr["seed"].i or node.attr["seed2"].i):
             node.attr["seed"].i, node.attr["seed2"].i = _SEED, number
         first = next((k for name, k in _SEEDS.items() if node.op.startswith(name)), None)
@@ -323,10 +329,7 @@ def _seed(body: Any) -> None:
 
 _IN_PYTHON = {"PyFunc", "PyFuncStateless", "EagerPyFunc", "GeneratorDataset"}
 _SEED = 1_383_624_295
-_SEEDS = {
-    "Shuffle": 2,
-    "RandomDataset": 0,
-    "AnonymousSeedGenerator": 0,
-}  # the first input that is a seed
+# The first input that is a seed.
+_SEEDS = {"Shuffle": 2, "RandomDataset": 0, "AnonymousSeedGenerator": 0}
 # The method of a model by which Keras says what it tells of an epoch, from its last step's logs.
 _EPOCH_LOGS = {2: "_validate_and_get_metrics_result", 3: "_get_metrics_result_or_logs"}

@@ -183,7 +183,7 @@ def _refused(backend: Any) -> Answer:
     from ringside_core.keras import tf
     from trainers.workers import fit_by_workers
 
-    class Batches(tf.keras.utils.Sequence):  # type: ignore[misc]
+    class Batches(tf.keras.utils.Sequence):
         def __len__(self) -> int:
             return 2
 
