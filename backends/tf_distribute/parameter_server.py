@@ -122,27 +122,27 @@ class ParameterServer(StrategyBackend):
 
     def begin_epoch(self) -> None:
         """Each epoch begins at worker 0, whose shard holds the first slice of each batch."""
-        self._the_coordinator.start_over()
+        self.coordinator.start_over()
 
     @property
-    def _the_coordinator(self) -> ShardedCoordinator:
+    def coordinator(self) -> ShardedCoordinator:
+        """Of the started backend, in the coordinator's process."""
         assert self._coordinator is not None
         return self._coordinator
 
     def tell_steps(self, on_step: Callable[[], None]) -> None:
         """Every step, as it ends: hundreds may be dispatched before the first one does."""
-        self._the_coordinator.on_step_end = on_step
+        self.coordinator.on_step_end = on_step
 
     def step_ends(self) -> list[float] | None:
         """When each step of this epoch was finished, as the coordinator learned it."""
-        return sorted(self._the_coordinator.finished_at)
+        return sorted(self.coordinator.finished_at)
 
     def distribute(self, dataset_fn: Callable[[InputShard], Any]) -> Any:
         """A creator: the function is traced on the coordinator and runs on each worker."""
-        coordinator = self._the_coordinator
 
         def make(_: Any) -> Any:
-            return dataset_fn(coordinator.current_shard)
+            return dataset_fn(self.coordinator.current_shard)
 
         # Only legacy Keras' `fit` takes a creator, and knows coordinators.
         return tf.keras.utils.experimental.DatasetCreator(make) if VERSION == 2 else make
@@ -154,22 +154,22 @@ class ParameterServer(StrategyBackend):
         schedule = super().stepper(step, dataset_fn)
 
         def run(steps: int) -> None:
-            self._the_coordinator.start_over()
+            self.coordinator.start_over()
             schedule(steps)
-            self._the_coordinator.join()
+            self.coordinator.join()
 
         return run
 
     def _iterator(self, batches: Any) -> Any:
         """An iterator on each worker."""
         return iter(
-            self._the_coordinator.create_per_worker_dataset(
+            self.coordinator.create_per_worker_dataset(
                 lambda: self.strategy.distribute_datasets_from_function(batches)
             )
         )
 
     def _call(self, function: Callable[..., Any], *arguments: Any) -> None:
-        self._the_coordinator.schedule(function, args=arguments)
+        self.coordinator.schedule(function, args=arguments)
 
     def all_reduce(self, value: Any, reduction: Reduction = "sum") -> NDArray[Any]:
         """Only the coordinator has values: they are returned unchanged."""
@@ -178,7 +178,7 @@ class ParameterServer(StrategyBackend):
 
     def barrier(self) -> None:
         """Wait until every scheduled step is done."""
-        self._the_coordinator.join()
+        self.coordinator.join()
 
     def serve(self) -> None:
         """Serve until the coordinator says that the training is over.

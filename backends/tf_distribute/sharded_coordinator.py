@@ -14,6 +14,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ringside_core.keras import tf
@@ -136,7 +137,7 @@ class ShardedCoordinator(tf.distribute.experimental.coordinator.ClusterCoordinat
 
 
 class _PerWorkerShards:
-    """One traced dataset function for each worker; iterating makes their iterators."""
+    """A dataset on each worker, of a function that is traced for it; iterating makes iterators."""
 
     def __init__(self, coordinator: ShardedCoordinator, dataset_fn: Callable[[], Any]) -> None:
         self._coordinator = coordinator
@@ -145,6 +146,11 @@ class _PerWorkerShards:
             coordinator._tracing_worker = index
             self._functions.append(tf.function(dataset_fn).get_concrete_function())
         coordinator._tracing_worker = 0
+        # A data set knows how often it was iterated: a shuffle draws another order each time.
+        self._datasets = [
+            worker.create_resource(function)
+            for worker, function in zip(coordinator._cluster.workers, self._functions, strict=True)
+        ]
 
     @property
     def element_spec(self) -> Any:
@@ -159,8 +165,15 @@ class _PerWorkerShards:
         )
         iterators = []
         workers = self._coordinator._cluster.workers
-        for worker, function in zip(workers, self._functions, strict=True):
-            iterator = worker.create_resource(lambda make=function: iter(make()))
+        for worker, dataset in zip(workers, self._datasets, strict=True):
+            iterator = worker.create_resource(partial(_iterator_of, dataset))
             iterator._type_spec = spec
             iterators.append(iterator)
         return PerWorkerDistributedIterator(tuple(iterators))
+
+
+def _iterator_of(remote: Any) -> Any:
+    """Of a dataset on a worker, called by the thread that has made it there."""
+    if (error := remote._get_error()) is not None:
+        raise error
+    return iter(remote._get_values())

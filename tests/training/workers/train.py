@@ -1,0 +1,249 @@
+"""Started in place of Ringside's train.py: what workers make of models, beside plain Keras."""
+
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ringside_core.specs import RefusalError, RunSpec
+from tests.training.answering import Answer, answering
+
+ROWS, FEATURES = 23, 3
+
+
+def numbers(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """x [rows, features], y and weights [rows]; y is 0 or 1."""
+    drawn = np.random.default_rng(seed)
+    x = drawn.normal(size=(ROWS, FEATURES))
+    return x, (x.sum(axis=1) > 0).astype("float64"), drawn.uniform(0.5, 2.0, ROWS)
+
+
+def _model(**compiled: Any) -> Any:
+    from ringside_core.keras import tf
+
+    class Own(tf.keras.Model):
+        """A step whose number is of its last batch, and a penalty."""
+
+        def train_step(self, data: Any) -> Any:
+            x, y, _ = data
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean((self(x, training=True)[:, 0] - y) ** 2)
+            mine = self.trainable_variables
+            gradients = tape.gradient(loss, mine)
+            self.optimizer.apply_gradients(zip(gradients, mine, strict=True))
+            return {"own": loss}
+
+    inputs = tf.keras.Input((FEATURES,))
+    hidden = tf.keras.layers.Dense(4, "tanh")(inputs)
+    outputs = tf.keras.layers.Dense(1, "sigmoid")(hidden)
+    model = (Own if compiled.pop("own", False) else tf.keras.Model)(inputs, outputs)
+    drawn = np.random.default_rng(7)
+    model.set_weights([drawn.normal(size=each.shape) for each in model.get_weights()])
+    metrics = {"metrics": ["mae"], "weighted_metrics": ["mse"]}
+    model.compile(tf.keras.optimizers.Adam(0.05), "binary_crossentropy", **metrics, **compiled)
+    return model
+
+
+def _arrays() -> tuple[dict[str, Any], dict[str, Any]]:
+    x, y, _ = numbers(0)
+    arguments = {"batch_size": 5, "epochs": 3, "initial_epoch": 1, "validation_split": 0.3}
+    return {}, {**arguments, "x": x, "y": y, "class_weight": {0: 1.0, 1: 3.0}}
+
+
+def _weighted() -> tuple[dict[str, Any], dict[str, Any]]:
+    x, y, weight = numbers(0)
+    arguments = {"batch_size": 6, "epochs": 2, "shuffle": "batch", "validation_data": numbers(1)}
+    return {}, {**arguments, "x": x, "y": y, "sample_weight": weight, "validation_batch_size": 7}
+
+
+def _dataset() -> tuple[dict[str, Any], dict[str, Any]]:
+    from ringside_core.keras import tf
+
+    table = tf.lookup.KeyValueTensorInitializer(tf.constant([0, 1]), tf.constant([1, 0]))
+    others = tf.lookup.StaticHashTable(table, 0)
+    scale = tf.Variable(np.full(FEATURES, 0.5))
+
+    def noisy(x: Any, y: Any, weight: Any) -> Any:
+        y = tf.cast(others.lookup(tf.cast(y, tf.int32)), "float64")
+        return x * scale + tf.random.normal([FEATURES], dtype="float64"), y, weight
+
+    data = tf.data.Dataset.from_tensor_slices(numbers(0)).shuffle(9).map(noisy).batch(5)
+    validation = tf.data.Dataset.from_tensor_slices(numbers(1)).batch(8)
+    return {}, {"x": data, "epochs": 4, "validation_data": validation, "validation_freq": 2}
+
+
+def _steps() -> tuple[dict[str, Any], dict[str, Any]]:
+    """Calls of two updates; the last of an epoch is of one."""
+    from ringside_core.keras import tf
+
+    data = tf.data.Dataset.from_tensor_slices(numbers(0)).shuffle(9).repeat().batch(5)
+    return {"steps_per_execution": 2}, {"x": data, "epochs": 3, "steps_per_epoch": 3}
+
+
+def _own() -> tuple[dict[str, Any], dict[str, Any]]:
+    from ringside_core.keras import tf
+
+    data = tf.data.Dataset.from_tensor_slices(numbers(0)).batch(5)
+    return {"own": True}, {"x": data, "epochs": 2}
+
+
+PROGRAMS: dict[str, Callable[[], tuple[dict[str, Any], dict[str, Any]]]] = {
+    "arrays": _arrays,
+    "weighted": _weighted,
+    "dataset": _dataset,
+    "steps": _steps,
+    "own": _own,
+}
+
+
+def _trained(name: str, scope: Any, fit: Callable[..., Any], take: Callable[..., Any]) -> Answer:
+    from ringside_core.keras import tf
+
+    class Heard(tf.keras.callbacks.Callback):
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            heard.append(batch)
+
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            heard.append(-1 - epoch)
+
+    tf.keras.backend.clear_session()
+    tf.keras.utils.set_random_seed(11)
+    heard: list[int] = []
+    x, y, _ = numbers(2)
+    compiled, arguments = PROGRAMS[name]()
+    with scope:
+        model = _model(**compiled)
+    take(model)
+    if "own" not in compiled:  # Keras makes metrics in the first step
+        before = model.evaluate(x, y, batch_size=9, verbose=0)
+    history = fit(model, {**arguments, "verbose": 0}, callbacks=[Heard()])
+    found: Answer = {f"history {key}": value for key, value in history.history.items()}
+    found |= {f"weights {i}": value for i, value in enumerate(model.get_weights())}
+    found |= {"heard": heard, "epochs": history.epoch}
+    found["iterations"] = int(model.optimizer.iterations)
+    if "own" not in compiled:
+        found |= {"before": before, "after": model.evaluate(x, y, batch_size=9, verbose=0)}
+    return found | {"predicted": model.predict(x, batch_size=9, verbose=0)}
+
+
+def _evaluated(backend: Any) -> Answer:
+    """The same weights on the coordinator, after workers have trained them, and in plain Keras."""
+    from trainers.workers import fit_by_workers
+
+    x, y, weight = numbers(2)
+    with backend.scope():
+        model = _model()
+    fit_by_workers(backend, model, {**_arrays()[1], "verbose": 0})
+    plain = _model()
+    plain.set_weights(model.get_weights())
+    found = {}
+    for name, each in {"workers": model, "plain": plain}.items():
+        arguments = {"batch_size": 9, "verbose": 0}
+        found[f"evaluated {name}"] = each.evaluate(x, y, sample_weight=weight, **arguments)
+        found[f"predicted {name}"] = each.predict(x, **arguments)
+    return found
+
+
+def _counted(backend: Any, count: int, batch: int, drawn: str) -> Answer:
+    """How often the gradient of each of `count` rows was applied, ÷ the rows of its update."""
+    from ringside_core.keras import tf
+    from trainers.workers import fit_by_workers
+
+    def numbered(i: Any) -> Any:  # some take longer than others before they draw
+        work = tf.reduce_sum(tf.random.stateless_uniform([100_000 * (i % 4)], [0, 1]))
+        return i, tf.random.uniform([1 + tf.cast(0.0 * work, tf.int32)])[0]
+
+    tf.random.set_seed(None)
+    data = tf.data.Dataset.range(count)
+    if drawn == "shuffled":
+        data = data.shuffle(count)
+    if drawn == "grouped":  # the order is that of numbers drawn in a parallel map
+        data = data.map(numbered, num_parallel_calls=4)
+        data = data.group_by_window(
+            lambda i, u: tf.cast(u * 5.0, tf.int64), lambda _, group: group.batch(2), 2
+        )
+        data = data.unbatch().map(lambda i, u: i)
+        data = data.apply(tf.data.experimental.assert_cardinality(count))
+    whole = drawn == "whole"  # of a size that the graph knows
+    rows = data.batch(batch, drop_remainder=whole).map(
+        lambda i: (tf.one_hot(i, count, dtype="float64"), i)
+    )
+    with backend.scope():
+        dense = tf.keras.layers.Dense(1, use_bias=False, kernel_initializer="zeros")
+        model = tf.keras.Sequential([tf.keras.Input((count,)), dense])
+        model.compile(tf.keras.optimizers.SGD(1.0), lambda _, made: -made[:, 0])
+    history = fit_by_workers(backend, model, {"x": rows, "epochs": 2, "verbose": 0})
+    applied = model.get_weights()[0][:, 0]
+    return {"applied": applied, "updates": history.updates, "rows": history.rows}
+
+
+def _refused(backend: Any) -> Answer:
+    from ringside_core.keras import tf
+    from trainers.workers import fit_by_workers
+
+    class Batches(tf.keras.utils.Sequence):
+        def __len__(self) -> int:
+            return 2
+
+        def __getitem__(self, item: int) -> Any:
+            return numbers(item)[:2]
+
+    def generated() -> Iterator[Any]:
+        while True:
+            yield numbers(0)[:2]
+
+    data = tf.data.Dataset.from_tensor_slices(numbers(0)).batch(5)
+    in_python = data.map(lambda *p: (tf.numpy_function(lambda x: x, [p[0]], "float64"), *p[1:]))
+    with backend.scope():
+        there = tf.Variable(1.0, dtype="float64")  # on a server
+    asked: dict[str, dict[str, Any]] = {
+        "sequence": {"x": Batches()},
+        "generator": {"x": generated(), "steps_per_epoch": 2},
+        "function": {"x": in_python},
+        "placed": {"x": data.map(lambda x, y, w: (x + there, y, w))},
+        "endless": {"x": data.repeat()},
+        "unknown": {"x": data.filter(lambda *_: True)},
+        "short": {"x": data, "steps_per_epoch": 4, "epochs": 2},
+        "eager": {"x": data, "run_eagerly": True},
+    }
+    found = {}
+    for name, arguments in asked.items():
+        with backend.scope():
+            model = _model(run_eagerly=arguments.pop("run_eagerly", False))
+        try:
+            fit_by_workers(backend, model, {**arguments, "verbose": 0})
+        except RefusalError as error:
+            found[name] = str(error)
+    return found
+
+
+def answer(
+    spec: RunSpec, backend: Any, run_dir: Path, *, programs: list[str], counted: list[Any]
+) -> Iterator[Answer]:
+    """Train by workers, then by plain Keras."""
+    from trainers.workers import fit_by_workers, take
+
+    del spec, run_dir
+
+    def by_workers(model: Any, arguments: dict[str, Any], callbacks: list[Any]) -> Any:
+        return fit_by_workers(backend, model, arguments, callbacks=callbacks)
+
+    def plainly(model: Any, arguments: dict[str, Any], callbacks: list[Any]) -> Any:
+        return model.fit(**arguments, callbacks=callbacks)
+
+    for name in programs:
+        found = _trained(name, backend.scope(), by_workers, lambda model: take(backend, model))
+        plain = _trained(name, nullcontext(), plainly, lambda model: None)
+        yield {f"{name}: workers: {key}": value for key, value in found.items()}
+        yield {f"{name}: plain: {key}": value for key, value in plain.items()}
+    for count, batch, drawn in counted:
+        found = _counted(backend, count, batch, drawn)
+        yield {f"{count} {drawn}: {key}": value for key, value in found.items()}
+    yield {f"evaluated: {key}": value for key, value in _evaluated(backend).items()}
+    yield {f"refused: {key}": value for key, value in _refused(backend).items()}
+
+
+if __name__ == "__main__":
+    answering(answer)

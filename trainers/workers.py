@@ -1,0 +1,335 @@
+"""Trains by workers that update on their own: worker w of W gets rows w::W of each global batch.
+
+Keras' own `fit` runs on the coordinator with the author's arguments. It makes the data set, counts
+steps and epochs, calls the callbacks and evaluates. Where it would train on a global batch, a step
+for each worker is dispatched: the author's `train_step` on the worker's rows. The data set runs on
+every worker; its graph is sent, with the values of tables and variables that it uses.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from itertools import count
+from typing import Any
+
+from backends.tf_distribute.parameter_server import ParameterServer
+from ringside_core.keras import VERSION, count_step, tf
+from ringside_core.specs import RefusalError
+from trainers.rows import cut
+
+
+def fit_by_workers(
+    backend: ParameterServer,
+    model: Any,
+    arguments: Mapping[str, Any],
+    *,
+    callbacks: Sequence[Any] = (),
+) -> Any:
+    """`Model.fit` whose updates are made by the workers of a parameter server.
+
+    A step, as Keras counts it and tells callbacks, is a global batch: W updates, which are
+    dispatched when it ends and made by the end of the epoch. A worker without rows of a batch makes
+    none.
+
+    Args:
+        backend: started; this process is the coordinator.
+        model: built and compiled in the backend's scope.
+        arguments: of `Model.fit`, by name, as the author wrote them.
+        callbacks: called in place of those among the arguments.
+
+    Returns:
+        Keras' History. Its `updates` are the updates of each epoch, its `rows` their rows.
+
+    Raises:
+        RefusalError: the data cannot run on workers, or do not say how long an epoch is.
+
+    Example:
+        >>> fit_by_workers(backend, model, {"x": dataset, "epochs": 2}).updates  # two workers
+        [20, 20]
+    """
+    take(backend, model)
+    backend.wrap_optimizer(model.optimizer)  # refuses what a strategy cannot do
+    if model.run_eagerly:
+        raise RefusalError(
+            "A worker runs the graph of a step.",
+            received="run_eagerly",
+            advice="Leave run_eagerly out of compile.",
+        )
+    x, steps = arguments.get("x"), arguments.get("steps_per_epoch")
+    endless = steps is None and isinstance(x, tf.data.Dataset) and int(x.cardinality()) < 0
+    if endless or steps == -1:
+        raise RefusalError(
+            "The number of batches of an epoch must be known before they are dispatched.",
+            received=f"data of unknown length, steps_per_epoch={steps}",
+            advice="Name it: steps_per_epoch=…",
+        )
+    training = _Training(backend, model)
+    with training.replacing_keras():
+        history = model.fit(**{**arguments, "callbacks": [training, *callbacks]})
+    history.updates, history.rows = training.updates, training.rows
+    return history
+
+
+def take(backend: ParameterServer, model: Any) -> None:
+    """Let a model's `evaluate` and `predict` run on the coordinator, as without a strategy.
+
+    Args:
+        backend: see `fit_by_workers`.
+        model: see there.
+    """
+    strategy, held = backend.strategy, vars(model)
+    strategy._should_use_with_coordinator = False  # or legacy Keras would dispatch them
+    strategy.experimental_distribute_dataset = _as_it_is  # public, and called by both Keras
+    held["_jit_compile"] = False  # the variables lie on the servers
+    if VERSION == 3:
+        held["_maybe_symbolic_build"] = partial(_build, backend, model)
+
+
+def _as_it_is(dataset: Any, options: Any = None) -> Any:
+    del options
+    return dataset
+
+
+def _build(
+    backend: ParameterServer, model: Any, iterator: Any = None, data_batch: Any = None
+) -> None:
+    """Keras 3 would read a batch for it, and so take the next shuffle from the training."""
+    if data_batch is None:
+        data_batch = _zeros(iterator._distributed_dataset.element_spec, rows=2)
+    # A model that has no `call` is built by its own step.
+    with backend.scope(), suppress(RuntimeError, NotImplementedError):
+        model._symbolic_build(data_batch=data_batch)
+
+
+def _zeros(nest: Any, rows: int = 0) -> Any:
+    return tf.nest.map_structure(
+        lambda t: tf.zeros([rows if size is None else size for size in t.shape], t.dtype), nest
+    )
+
+
+class _Training(tf.keras.callbacks.Callback):
+    """One `fit`: the data set and the training function that Keras gets, and its first callback."""
+
+    def __init__(self, backend: ParameterServer, trained: Any) -> None:
+        super().__init__()
+        self._supports_tf_logs = True  # it reads no logs
+        self._backend, self._trained, self._coordinator = backend, trained, backend.coordinator
+        self._data: Any = None  # on the workers
+        self._passes, self._iterators = 0, None
+        self._last: deque[Any] = deque(maxlen=self._coordinator.num_workers)
+        with backend.scope():
+            self._made: Any = tf.Variable(tf.zeros([2], tf.int64))
+        self.updates: list[int] = []
+        self.rows: list[int] = []
+
+    @contextmanager
+    def replacing_keras(self) -> Iterator[None]:
+        """Within this block Keras' `fit` trains by workers."""
+        model, held, strategy = self._trained, vars(self._trained), self._backend.strategy
+        name = _EPOCH_LOGS[VERSION]
+        replaced = {
+            "make_train_function": self._make_train_function,
+            name: partial(self._epoch_logs, getattr(model, name)),
+        }
+        strategy.experimental_distribute_dataset = self._distribute
+        held.update(replaced)
+        try:
+            yield
+        finally:
+            strategy.experimental_distribute_dataset = _as_it_is
+            for each in replaced:
+                del held[each]
+            model.train_function = None
+
+    # The data set that Keras gets: nothing of it is read on the coordinator.
+
+    def _distribute(self, dataset: Any, options: Any = None) -> Any:
+        """Keras hands over the training's data set first, then those of evaluations."""
+        del options
+        if self._data is not None:
+            return dataset
+        self.element_spec, graph = dataset.element_spec, _graph_of(dataset)
+        self._data = self._coordinator.create_per_worker_dataset(partial(self._of_worker, graph))
+        return self
+
+    def _of_worker(self, graph: Any) -> Any:
+        """(A worker's rows of a batch, their number) for each global batch."""
+        shard, spec = self._coordinator.current_shard, self.element_spec
+        variant = tf.raw_ops.DatasetFromGraph(graph_def=graph)
+
+        def own(*parts: Any) -> Any:
+            batch = parts if isinstance(spec, tuple) else parts[0]
+            part, rows, n = cut(batch, shard.index, shard.count)
+            if isinstance(n, int) and n % shard.count:  # a step is traced once for all workers
+                part = tf.nest.map_structure(_of_any_size, part)
+            return part, tf.cast(rows, tf.int64)
+
+        return tf.data.experimental.from_variant(variant, spec).map(own)
+
+    def __iter__(self) -> Any:
+        self._passes += 1
+        return iter(())
+
+    # The training function that Keras gets
+
+    def _make_train_function(self, force: bool = False) -> Callable[[Any], Any]:
+        del force
+        model, strategy = self._trained, self._backend.strategy
+
+        def step(batch: Any) -> Any:
+            logs = model.train_step(batch)
+            count_step(model)
+            return logs
+
+        def run(batch: Any) -> Any:
+            return strategy.run(step, args=(batch,))
+
+        with self._backend.scope():
+            # Makes the variables, which a condition could not.
+            traced = tf.function(run).get_concrete_function(self._data.element_spec[0])
+
+        @tf.function
+        def update(iterators: Any) -> Any:
+            batch, rows = next(iterators)
+            if rows > 0:
+                logs = run(batch)
+                self._made.assign_add(tf.stack([1, rows]))
+            else:
+                logs = _zeros(traced.structured_outputs)
+            return rows, logs
+
+        def train(_: Any) -> Any:
+            for _ in range(self._passes):  # Keras may begin one more than it uses
+                self._iterators = iter(self._data)
+            self._passes = 0
+            with _enough_data():
+                for _ in range(self._batches * self._coordinator.num_workers):
+                    self._last.append(self._coordinator.schedule(update, args=(self._iterators,)))
+            return {}
+
+        self._trained.train_function = train
+        return train
+
+    def _epoch_logs(self, upstream: Callable[[Any], Any], logs: Any) -> Any:
+        """What Keras tells of an epoch from the logs of its last step, or of an evaluation."""
+        if logs:
+            return upstream(logs)
+        with _enough_data():
+            self._coordinator.join()
+        made = self._made.numpy() - [sum(self.updates), sum(self.rows)]
+        self.updates.append(int(made[0]))
+        self.rows.append(int(made[1]))
+        fetched = [each.fetch() for each in self._last]
+        return upstream([logs for rows, logs in fetched if rows][-1])
+
+    # The callback
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        del logs
+        if VERSION == 3:
+            self._most = self._trained.steps_per_execution
+        else:
+            self._most = int(self._trained._steps_per_execution.numpy())
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        del epoch, logs
+        self._backend.begin_epoch()
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        del logs
+        self._batches = min(self._most, self.params["steps"] - batch)
+
+
+@contextmanager
+def _enough_data() -> Iterator[None]:
+    try:
+        yield
+    except tf.errors.OutOfRangeError:
+        raise RefusalError(
+            "The data must have as many batches as all epochs together: workers cannot end one.",
+            received="fewer",
+            advice="Repeat them, by Dataset.repeat(), or lower steps_per_epoch.",
+        ) from None
+
+
+def _of_any_size(t: Any) -> Any:
+    if not isinstance(t, tf.Tensor) or not t.shape.rank:
+        return t
+    return tf.compat.v1.placeholder_with_default(t, [None, *t.shape[1:]])
+
+
+def _graph_of(dataset: Any) -> Any:
+    """The serialised graph of a data set, which yields the same on all workers.
+
+    Raises:
+        RefusalError: it runs Python, or is too large for a message.
+    """
+    spec = dataset.element_spec
+    flat = [each for each in tf.nest.flatten(spec, expand_composites=True) if each is not None]
+    try:
+        # As under op determinism: draws of a parallel map are in order.
+        optimized = tf.raw_ops.OptimizeDatasetV2(
+            input_dataset=tf.data.experimental.to_variant(dataset),
+            optimizations_enabled=["make_deterministic"],
+            optimizations_disabled=[],
+            optimizations_default=[],
+            output_types=[each.dtype for each in flat],
+            output_shapes=[each.shape for each in flat],
+            optimization_configs=[],
+        )
+        serialized = tf.raw_ops.DatasetToGraphV2(
+            input_dataset=optimized, external_state_policy=1, strip_device_assignment=True
+        ).numpy()
+    except tf.errors.FailedPreconditionError as error:
+        raise RefusalError(
+            "The tables and variables of the data must lie on the coordinator.",
+            received=error.message.rpartition("graph: ")[2].partition(" [Op")[0],
+            advice="Make the data outside of the scope.",
+        ) from None
+    if not serialized:
+        raise RefusalError(
+            "The data that are sent to workers must fit into a message of 2 GB.",
+            received="larger arrays",
+            advice="Read them from files, by a tf.data.Dataset.",
+        )
+    graph = tf.compat.v1.GraphDef.FromString(serialized)
+    bodies = [graph.node, *(function.node_def for function in graph.library.function)]
+    python = {n.op for body in bodies for n in body if n.op in _IN_PYTHON}
+    if python:
+        raise RefusalError(
+            "The data must be those of a graph: workers run no Python of the script.",
+            received=", ".join(sorted(python)),
+            advice="Write the data as a tf.data.Dataset without generators, Sequences and "
+            "tf.py_function, or as arrays.",
+        )
+    numbers = count(1)  # no two draw the same
+    for body in bodies:
+        _seed(body, numbers)
+    return tf.constant(graph.SerializeToString())
+
+
+def _seed(body: Any, numbers: Iterator[int]) -> None:
+    """Let what has no seed draw the same on all workers."""
+    constants = {node.name: node for node in body if node.op == "Const"}
+    for node in body:
+        number = next(numbers)
+        if {"seed", "seed2"} <= {*node.attr} and not (node.attr["seed"].i or node.attr["seed2"].i):
+            node.attr["seed"].i, node.attr["seed2"].i = _SEED, number
+        first = next((k for name, k in _SEEDS.items() if node.op.startswith(name)), None)
+        if first is None:
+            continue
+        own: list[Any] = [
+            constants.get(name.partition(":")[0]) for name in node.input[first : first + 2]
+        ]
+        if all(each is not None and not tf.make_ndarray(each.attr["value"].tensor) for each in own):
+            for each, value in zip(own, (_SEED, number), strict=True):
+                each.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value, tf.int64))
+
+
+_IN_PYTHON = {"PyFunc", "PyFuncStateless", "EagerPyFunc", "GeneratorDataset"}
+_SEED = 1_383_624_295
+# The first input that is a seed.
+_SEEDS = {"Shuffle": 2, "RandomDataset": 0, "AnonymousSeedGenerator": 0}
+# The method of a model by which Keras says what it tells of an epoch, from its last step's logs.
+_EPOCH_LOGS = {2: "_validate_and_get_metrics_result", 3: "_get_metrics_result_or_logs"}
