@@ -120,7 +120,8 @@ class Checkpoint(Listener):
     def can_save_after(self, done: int) -> bool:
         """Whether a checkpoint after this update would be one within an epoch."""
         each = updates_per_batch(self.training.backend)  # all workers have had the same number
-        return self._of_epoch(done) > 0 and self._of_epoch(done) % each == 0
+        within = not self.training.feed or self.training.backend.capabilities.synchronous
+        return within and self._of_epoch(done) > 0 and self._of_epoch(done) % each == 0
 
     def save_after(self, done: int) -> None:
         """Save within an epoch, after `done` updates of this run; all processes must call it."""

@@ -37,6 +37,7 @@ from trainers.resume import check_goes_on, restored
 from trainers.step import Steps
 from trainers.sync_proof import SyncProof
 from trainers.totals import BegunEpoch
+from trainers.workers import fit_by_workers
 
 
 @dataclass
@@ -88,6 +89,7 @@ class Totals:
         self.ledger = steps.ledger
         self.begun: BegunEpoch | None = None
         self._before: list[Any] = []
+        self._of_workers: int | None = None
 
     def begin(self, begun: BegunEpoch | None) -> None:
         """Count from zero, or from where a resumed epoch was."""
@@ -95,6 +97,17 @@ class Totals:
         self._before = [] if begun is None else list(begun.totals[:-2])
         kept = (0, 0, 1) if begun is None else (*begun.totals[-2][[0, 2]], begun.totals[-1])
         self.ledger.begin(*map(int, kept))
+
+    def note_rows(self, rows: int) -> None:
+        """Workers tell how many rows they have trained, and not in which order."""
+        self._of_workers = rows
+
+    def read(self) -> LedgerDigest:
+        """The rows of the epoch."""
+        if self._of_workers is not None:
+            return LedgerDigest(count=self._of_workers, id_sum=0, id_hash="")
+        rows, hashed = self.ledger.read()
+        return LedgerDigest(count=rows, id_sum=0, id_hash=f"{hashed:016x}")
 
     def put_before(self) -> None:
         """Add what metrics held before the restart, once they have variables."""
@@ -133,8 +146,7 @@ class FitDriver(Driver):
 
     def _read_totals(self) -> tuple[dict[str, float], LedgerDigest, tuple[LedgerDigest, ...]]:
         told = {k: v for k, v in _numbers(self.logs).items() if not k.startswith("val_")}
-        rows, hashed = self.training.totals.ledger.read()
-        return told, LedgerDigest(count=rows, id_sum=0, id_hash=f"{hashed:016x}"), ()
+        return told, self.training.totals.read(), ()
 
     def _validate(self) -> tuple[dict[str, float], int]:
         found = _numbers(self.logs)
@@ -187,16 +199,20 @@ def train_call(
     again = begins_again(call.arguments)
     data = Reading(again, position.place, call.arguments.get("validation_data"))
     data.held = spec.ablation == "no_input"
+    workers = 1 if backend.capabilities.synchronous else backend.num_readers
+    per_epoch = call.steps_per_epoch
     before = 0 if position.begun is None else position.begun.batches
     updates = None
     if call.steps_per_epoch is not None:
-        updates = call.steps_per_epoch * (call.epochs - position.epochs_done) - before
+        updates = workers * call.steps_per_epoch * (call.epochs - position.epochs_done) - before
+    if not backend.capabilities.synchronous:
+        _check_workers(spec, position)
     training = FitTraining(
         spec=spec,
         backend=backend,
         model=model,
         totals=Totals(model, steps),
-        steps_per_epoch=call.steps_per_epoch,
+        steps_per_epoch=None if per_epoch is None else workers * per_epoch,
         first_epoch=position.epochs_done,
         begun=position.begun,
         updates_before=before,
@@ -226,7 +242,8 @@ def train_call(
     if training.updates != 0:
         driver.measure(through_keras)
     driver.end()
-    steps.check_replicas()
+    if backend.capabilities.synchronous:
+        steps.check_replicas()
     return history
 
 
@@ -245,6 +262,16 @@ def _fitted(call: FitCall, calls: "_Calls", watching: Sequence[Any], position: P
     if VERSION == 3:
         given = given.given(initial_epoch=first)
     try:
+        if not training.backend.capabilities.synchronous:
+            watchers, own_arguments = given.arguments.pop("callbacks"), given.arguments
+            return fit_by_workers(
+                training.backend,
+                model,
+                own_arguments,
+                data=training.data,
+                callbacks=watchers,
+                on_rows=training.totals.note_rows,
+            )
         with training.backend.scope():
             return model.fit(**given.arguments)
     finally:
@@ -335,9 +362,10 @@ class _Calls(_Quiet):
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """`batch` is the number, in its epoch, of the last update made."""
         driver = self.driver
-        done = self._before_epoch + batch + 1
         training = driver.training
-        training.data.read += done - driver.clock.done
+        workers = 1 if self._backend.capabilities.synchronous else self._backend.num_readers
+        done = self._before_epoch + (batch + 1) * workers
+        training.data.read += (done - driver.clock.done) // workers
         training.totals.put_before()
         driver.step(done)
         if self._steps.each_step:  # only then does a callback look at batches
@@ -393,6 +421,15 @@ def _compiled_as(spec: RunSpec, model: Any) -> int:
     if spec.steps_per_execution > 1:
         model._steps_per_execution.assign(spec.steps_per_execution)
     return int(model._steps_per_execution.numpy())
+
+
+def _check_workers(spec: RunSpec, position: Position) -> None:
+    if spec.checkpoint_steps is not None or position.begun is not None:
+        raise RefusalError(
+            "Workers that update on their own are saved at the end of an epoch.",
+            received="a checkpoint within an epoch",
+            advice="Leave out --checkpoint-steps.",
+        )
 
 
 def _looks(callbacks: Sequence[Any]) -> bool:

@@ -27,6 +27,7 @@ from ringside_core.keras.part import Part, floating, here, in_python, times
 from ringside_core.specs import RefusalError
 from trainers.row_ledger import RowLedger
 from trainers.rows import block, cut, gathered
+from trainers.workers import take
 
 if VERSION == 2:
     import ringside_core.keras.legacy_hooks  # it changes Keras within steps
@@ -265,6 +266,11 @@ class Steps:
         if _TAKEN in held:
             return
         held[_TAKEN] = True
+        if not self.backend.capabilities.synchronous:  # a worker's rows are a batch of their own
+            take(self.backend, model)
+            if self.draws is not None:
+                held["train_step"] = self.draws.step(model.train_step)
+            return
         self._models.append(model)
         several = self.backend.num_replicas > 1 or self.passes > 1
 

@@ -16,6 +16,7 @@ from typing import Any
 from backends.tf_distribute.parameter_server import ParameterServer
 from ringside_core.keras import VERSION, count_step, tf
 from ringside_core.specs import RefusalError
+from trainers.reading import Place, Reading
 from trainers.rows import cut
 
 
@@ -24,7 +25,9 @@ def fit_by_workers(
     model: Any,
     arguments: Mapping[str, Any],
     *,
+    data: Reading,
     callbacks: Sequence[Any] = (),
+    on_rows: Callable[[int], None] = lambda rows: None,
 ) -> Any:
     """`Model.fit` whose updates are made by the workers of a parameter server.
 
@@ -36,7 +39,9 @@ def fit_by_workers(
         backend: started; this process is the coordinator.
         model: built and compiled in the backend's scope.
         arguments: of `Model.fit`, by name, as the author wrote them.
+        data: from where it goes on, at the end of an epoch.
         callbacks: called in place of those among the arguments.
+        on_rows: told the rows of an epoch before its callbacks are called.
 
     Returns:
         Keras' History. Its `updates` are the updates of each epoch, its `rows` their rows.
@@ -45,7 +50,8 @@ def fit_by_workers(
         RefusalError: the data cannot run on workers, or do not say how long an epoch is.
 
     Example:
-        >>> fit_by_workers(backend, model, {"x": dataset, "epochs": 2}).updates  # two workers
+        >>> data = Reading(again=True)  # of two workers
+        >>> fit_by_workers(backend, model, {"x": dataset, "epochs": 2}, data=data).updates
         [20, 20]
     """
     take(backend, model)
@@ -64,7 +70,7 @@ def fit_by_workers(
             received=f"data of unknown length, steps_per_epoch={steps}",
             advice="Name it: steps_per_epoch=…",
         )
-    training = _Training(backend, model)
+    training = _Training(backend, model, data, on_rows)
     with training.replacing_keras():
         history = model.fit(**{**arguments, "callbacks": [training, *callbacks]})
     history.updates, history.rows = training.updates, training.rows
@@ -111,12 +117,19 @@ def _zeros(nest: Any, rows: int = 0) -> Any:
 class _Training(tf.keras.callbacks.Callback):
     """One `fit`: the data set and the training function that Keras gets, and its first callback."""
 
-    def __init__(self, backend: ParameterServer, trained: Any) -> None:
+    def __init__(
+        self, backend: ParameterServer, trained: Any, data: Reading, on_rows: Callable[[int], None]
+    ) -> None:
         super().__init__()
+        self._reading, self._on_rows = data, on_rows
         self._supports_tf_logs = True  # it reads no logs
         self._backend, self._trained, self._coordinator = backend, trained, backend.coordinator
         self._data: Any = None  # on the workers
-        self._passes, self._iterators = 0, None
+        place = data.place or Place()
+        # Legacy Keras makes one iterator more before the first epoch.
+        more = place.before.count("t") - (data.again and VERSION == 2)
+        self._passes, self._iterators = max(0, more), None
+        self._left_out, data.made = place.batches, place.before
         self._last: deque[Any] = deque(maxlen=self._coordinator.num_workers)
         with backend.scope():
             self._made: Any = tf.Variable(tf.zeros([2], tf.int64))
@@ -165,10 +178,12 @@ class _Training(tf.keras.callbacks.Callback):
                 part = tf.nest.map_structure(_of_any_size, part)
             return part, tf.cast(rows, tf.int64)
 
-        return tf.data.experimental.from_variant(variant, spec).map(own)
+        whole = tf.data.experimental.from_variant(variant, spec)
+        return (whole.skip(self._left_out) if self._left_out else whole).map(own)
 
     def __iter__(self) -> Any:
         self._passes += 1
+        self._reading.made += "t"
         return iter(())
 
     # The training function that Keras gets
@@ -220,6 +235,7 @@ class _Training(tf.keras.callbacks.Callback):
         made = self._made.numpy() - [sum(self.updates), sum(self.rows)]
         self.updates.append(int(made[0]))
         self.rows.append(int(made[1]))
+        self._on_rows(self.rows[-1])
         fetched = [each.fetch() for each in self._last]
         return upstream([logs for rows, logs in fetched if rows][-1])
 
