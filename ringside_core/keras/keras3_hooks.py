@@ -37,12 +37,13 @@ def _apply(
     elif not optimizer.built:  # outside of the graph, as legacy Keras does
         with tf.init_scope():
             optimizer.build(trainable_variables)
-    if postponed(part, grads := list(grads), variables):
+    held, grads = [getattr(v, "value", v) for v in variables], list(grads)
+    if postponed(part, grads, held):
         return None
     if (inner := getattr(optimizer, "inner_optimizer", None)) is not None:
         # A strategy calls it in threads of its own, where no step is known.
         vars(inner)["_all_reduce_sum_gradients"] = lambda pairs: pairs
-    gradients = shared(part, grads, [getattr(v, "value", v) for v in variables])
+    gradients = shared(part, grads, held)
     _thread.applying = True
     try:
         return upstream(optimizer, gradients, trainable_variables, **kwargs)
