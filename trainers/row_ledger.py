@@ -3,6 +3,8 @@
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from backends.base import Backend
 from ringside_core.keras import tf
 from trainers.rows import row_hash
@@ -51,6 +53,11 @@ class RowLedger:
             self._hash.assign(0)
             self._rows.assign(0)
             self._factor.assign(factor)
+
+    def least(self) -> int:
+        """Rows of the replica that had fewest; all processes must call it."""
+        fewest = min(int(rows) for rows in self._backend.local_values(self._rows))
+        return -int(self._backend.all_reduce(np.array([-fewest]), "max")[0])
 
     def read(self) -> tuple[int, int]:
         """(rows, hash from 0 to 2**64 - 1) over all replicas; all processes must call it."""

@@ -219,13 +219,21 @@ class Steps:
                 update(batch)
 
     def check_replicas(self) -> None:
-        """Refuse a step that has let the replicas' copies of a variable part.
+        """Refuse a training whose replicas cannot be merged into one.
 
         All processes must call it, outside of a step.
 
         Raises:
-            RefusalError: naming the variable.
+            RefusalError: a step has let the copies of a variable part, or moving statistics are
+                a mean with those of a replica that never had a row.
         """
+        ledger = None if self.tiled or not any(map(statistics, self._models)) else self.ledger
+        if ledger is not None and ledger.read()[0] and not ledger.least():
+            raise RefusalError(
+                "Every replica must have had a row, where layers keep moving statistics.",
+                received="a replica without rows in each batch",
+                advice="Use a larger batch, or fewer replicas.",
+            )
         used = dict(self.used)
         for model in self._models if not used else ():  # of eager steps it is not known
             optimizers = [v for x in optimizers_of(model) for v in variables_of(x)]

@@ -122,7 +122,7 @@ class Trial:
             raise ScriptIsOver
 
     def _gradients(self, call: FitCall) -> None:
-        """What plain Keras applies for a batch in which each row stands once, twice, three times."""
+        """What plain Keras applies for a batch in which each row stands once, twice or thrice."""
         make_variables(call)
         trace, model = Trace(), call.model
         variables = trainable_of(model)
@@ -418,7 +418,12 @@ def first_batch(call: FitCall) -> Any:
         return next(iter(x))
     names = ("x", "y", "sample_weight")
     given = [call.arguments[name] for name in names if call.arguments.get(name) is not None]
-    return tf.nest.map_structure(lambda array: array[: call.global_batch], tuple(given))
+
+    def first(array: Any) -> Any:
+        rows = tf.convert_to_tensor(array[: call.global_batch])
+        return tf.cast(rows, tf.keras.backend.floatx()) if rows.dtype.is_floating else rows
+
+    return tf.nest.map_structure(first, tuple(given))
 
 
 def _move(call: FitCall) -> None:

@@ -179,7 +179,13 @@ def _by_row(
     found: _Drawing, upstream: Callable[..., Any], shape: Any, *args: Any, **kwargs: Any
 ) -> Any:
     """A replica's rows of the whole batch's numbers, where the first axis of a shape is rows."""
-    if found.draws is None or found.size == 1:
+    if found.draws is None:
+        return upstream(shape, *args, **kwargs)
+    dtype = tf.as_dtype(kwargs.get("dtype", tf.float32))
+    if dtype.is_floating and dtype != tf.float32:  # the same numbers in every precision
+        narrow = _by_row(found, upstream, shape, *args, **{**kwargs, "dtype": tf.float32})
+        return tf.cast(narrow, dtype)
+    if found.size == 1:
         return upstream(shape, *args, **kwargs)
     shape = tf.convert_to_tensor(shape)
     static = tensor_util.constant_value_as_shape(shape)

@@ -6,7 +6,7 @@ Changed here, each only within a step (`part.within`):
   summed before they are clipped and looked at for an overflow; Keras sums them after that. Of
   several passes, the last one updates.
 - `Loss.__call__`: a mean over the own rows.
-- `Mean.update_state`, `Sum.update_state`: a single number counts by the share.
+- `Mean.update_state`: a single number counts by the share; `Sum.update_state` refuses one.
 """
 
 import threading
@@ -15,7 +15,15 @@ from typing import Any
 
 import keras
 
-from ringside_core.keras.part import Part, mean_over_own_rows, postponed, shared, update, within
+from ringside_core.keras.part import (
+    Part,
+    mean_over_own_rows,
+    postponed,
+    shared,
+    update,
+    update_sum,
+    within,
+)
 from ringside_core.keras.tensorflow import tf
 
 _thread = threading.local()  # a strategy traces each replica in a thread of its own
@@ -37,12 +45,13 @@ def _apply(
     elif not optimizer.built:  # outside of the graph, as legacy Keras does
         with tf.init_scope():
             optimizer.build(trainable_variables)
-    if postponed(part, grads := list(grads), variables):
+    held, grads = [getattr(v, "value", v) for v in variables], list(grads)
+    if postponed(part, grads, held):
         return None
     if (inner := getattr(optimizer, "inner_optimizer", None)) is not None:
         # A strategy calls it in threads of its own, where no step is known.
         vars(inner)["_all_reduce_sum_gradients"] = lambda pairs: pairs
-    gradients = shared(part, grads, [getattr(v, "value", v) for v in variables])
+    gradients = shared(part, grads, held)
     _thread.applying = True
     try:
         return upstream(optimizer, gradients, trainable_variables, **kwargs)
@@ -59,8 +68,8 @@ def _change_keras() -> None:
         lambda part, upstream, optimizer, pairs: pairs,
     )
     within(keras.losses.Loss, "__call__", mean_over_own_rows)
-    for kind in (keras.metrics.Mean, keras.metrics.Sum):
-        within(kind, "update_state", update)
+    within(keras.metrics.Mean, "update_state", update)
+    within(keras.metrics.Sum, "update_state", update_sum)
 
 
 _change_keras()

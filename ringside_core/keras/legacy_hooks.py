@@ -6,7 +6,7 @@ Changed here, each only within a step (`part.within`):
 - `apply_gradients` of new ones and their loss scales: of several passes, the last one updates.
 - `Loss.__call__`: means over the own rows. `Loss._get_reduction`: also outside of a step, because
   an author may call a loss in a strategy's scope.
-- `Mean.update_state`, `Sum.update_state`: a single number counts by the share.
+- `Mean.update_state`: a single number counts by the share; `Sum.update_state` refuses one.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,15 @@ from tf_keras.src.mixed_precision.loss_scale_optimizer import (
     LossScaleOptimizerV3,
 )
 
-from ringside_core.keras.part import Part, mean_over_own_rows, postponed, shared, update, within
+from ringside_core.keras.part import (
+    Part,
+    mean_over_own_rows,
+    postponed,
+    shared,
+    update,
+    update_sum,
+    within,
+)
 from ringside_core.keras.tensorflow import tf
 from ringside_core.specs import RefusalError
 
@@ -67,8 +75,8 @@ def _change_keras() -> None:
         within(kind, "apply_gradients", _apply_legacy)
     within(tf.keras.losses.Loss, "__call__", mean_over_own_rows)
     tf.keras.losses.Loss._get_reduction = _reduction
-    for kind in (tf.keras.metrics.Mean, tf.keras.metrics.Sum):
-        within(kind, "update_state", update)
+    within(tf.keras.metrics.Mean, "update_state", update)
+    within(tf.keras.metrics.Sum, "update_state", update_sum)
 
 
 _change_keras()

@@ -5,10 +5,11 @@ the replica's share of the rows, and the stack's own reducer adds the gradients 
 Outside of a step everything is TensorFlow's own. What Keras does differently in one stands in
 `legacy_hooks.py` and `keras3_hooks.py`.
 
-Changed here, for TensorFlow 2.21: `GradientTape.gradient`, `pfor`, `tf.nn.compute_average_loss`; a
-tf.function within a step is traced with it, because its own trace would keep another step's share;
-an optimizer of TensorFlow 1 is refused; and `Strategy.num_replicas_in_sync` is 1 within a step:
-TensorFlow and both Keras divide losses by it, and multiply what they tell of sums.
+Changed here, for TensorFlow 2.21: `GradientTape.gradient`, `tf.gradients`, `pfor`,
+`tf.nn.compute_average_loss`; a tf.function within a step is traced with it, because its own trace
+would keep another step's share; an optimizer of TensorFlow 1 is refused; and
+`Strategy.num_replicas_in_sync` is 1 within a step: TensorFlow and both Keras divide losses by it,
+and multiply what they tell of sums.
 """
 
 import functools
@@ -244,10 +245,24 @@ def key(variable: Any) -> int:
 def update(
     part: Part, upstream: Callable[..., Any], metric: Any, values: Any, sample_weight: Any = None
 ) -> Any:
-    """Of `Mean` and `Sum`: a single number is a mean over rows, so it counts by the share."""
+    """Of `Mean`: a single number is a mean over rows, so it counts by the share."""
     if sample_weight is None and tf.convert_to_tensor(values).shape.rank == 0 and not part.whole:
         sample_weight = tf.cast(part.share, metric.dtype)
         values = times(floating(values), sample_weight > 0)
+    return upstream(metric, values, sample_weight=sample_weight)
+
+
+def update_sum(
+    part: Part, upstream: Callable[..., Any], metric: Any, values: Any, sample_weight: Any = None
+) -> Any:
+    """Of `Sum`."""
+    if sample_weight is None and tf.convert_to_tensor(values).shape.rank == 0 and not part.whole:
+        raise RefusalError(
+            "One number that a step gives to a Sum may be a sum or a mean of its own rows, which "
+            "add differently.",
+            received=f"the metric {metric.name}",
+            advice="Give it a number for each row.",
+        )
     return upstream(metric, values, sample_weight=sample_weight)
 
 
@@ -288,13 +303,34 @@ def _gradient(
         return upstream(tape, target, sources, output_gradients, *args, **kwargs)
     if part.at_tape:
         return _added(part, upstream, tape, target, sources, output_gradients, *args, **kwargs)
-    if output_gradients is None and any(_rank(t) for t in tf.nest.flatten(target)):
-        # The gradient of several losses is that of their sum, of which the share must not be taken.
-        whole = tf.math.reciprocal_no_nan(part.portion)
-        output_gradients = tf.nest.map_structure(
-            lambda t: tf.ones_like(t) * (tf.cast(whole, t.dtype) if _rank(t) else 1), target
-        )
+    if output_gradients is None:
+        output_gradients = _of_sums(part, target)
     return upstream(tape, target, sources, output_gradients, *args, **kwargs)
+
+
+def _of_sums(part: Part, target: Any) -> Any:
+    """Gradients of losses: of several it is that of their sum, which the share must leave whole."""
+    if not any(_rank(t) for t in tf.nest.flatten(target)):
+        return None
+    whole = tf.math.reciprocal_no_nan(part.portion)
+    return tf.nest.map_structure(
+        lambda t: tf.ones_like(t) * (tf.cast(whole, t.dtype) if _rank(t) else 1), target
+    )
+
+
+def _gradient_of_graph(
+    part: Part,
+    upstream: Callable[..., Any],
+    ys: Any,
+    xs: Any,
+    grad_ys: Any = None,
+    *args: Any,
+    **kwargs: Any,
+) -> Any:
+    here_taken = tf.compat.v1.get_default_graph() is part.graph and not part.in_pfor
+    if grad_ys is None and here_taken and any(map(_is_variable, tf.nest.flatten(xs))):
+        grad_ys = _of_sums(part, ys)
+    return upstream(ys, xs, grad_ys, *args, **kwargs)
 
 
 def _is_inner(part: Part, tape: Any) -> bool:
@@ -410,6 +446,7 @@ def _change_tensorflow() -> None:
     within(Function, "__call__", _called)
     within(tf.compat.v1.train.Optimizer, "apply_gradients", _refuse_optimizer)
     within(tf.GradientTape, "gradient", _gradient)
+    within(tf, "gradients", _gradient_of_graph)
     within(control_flow_ops, "pfor", _in_pfor)
     within(tf.nn, "compute_average_loss", _average)
     replicas = tf.distribute.Strategy.num_replicas_in_sync
