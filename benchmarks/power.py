@@ -49,8 +49,8 @@ from ringside.stats.run_figures import throughput_examples_s
 from ringside.stats.summary import relative_width, summarize
 from ringside.stats.verdicts import PairVerdict
 from ringside.verify import store
-from ringside.verify.certify import Subject
 from ringside.verify.certify_arms import certify_arms
+from ringside.verify.subject import Subject
 from ringside_core.readings.machine import machine_facts
 from ringside_core.specs import (
     Arm,

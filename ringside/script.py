@@ -324,6 +324,7 @@ def _trained(session: _Session, call: FitCall, record: RecordInProgress, run_dir
     if takes_turns(session.run_dir) and session.trainings == session.timed:
         listeners.append(WaitForTurn(partial(allowed_until, session.run_dir), reporter.waiting))
     reporter.notes(record.warnings, of="warning")
+    assert session.steps is not None  # plain Keras trains in trials only
     history = train_call(
         call,
         record,

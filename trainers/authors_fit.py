@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -142,6 +142,7 @@ class Totals:
 class FitDriver(Driver):
     """Drives a training whose numbers Keras tells."""
 
+    training: FitTraining  # type: ignore[assignment]
     logs: dict[str, Any]
 
     def _read_totals(self) -> tuple[dict[str, float], LedgerDigest, tuple[LedgerDigest, ...]]:
@@ -265,7 +266,7 @@ def _fitted(call: FitCall, calls: "_Calls", watching: Sequence[Any], position: P
         if not training.backend.capabilities.synchronous:
             watchers, own_arguments = given.arguments.pop("callbacks"), given.arguments
             return fit_by_workers(
-                training.backend,
+                cast("Any", training.backend),
                 model,
                 own_arguments,
                 data=training.data,
@@ -292,6 +293,10 @@ class _First(_Quiet):
         super().__init__()
         self._calls = calls
 
+    def on_train_begin(self, logs: Any = None) -> None:
+        """The author's callbacks have changed nothing yet."""
+        self._calls.keep()
+
     def on_test_begin(self, logs: Any = None) -> None:
         """The clock does not time an evaluation."""
         self._calls.driver.stop_clock()
@@ -315,7 +320,8 @@ class _Calls(_Quiet):
         super().__init__()
         self._call, self._steps, self._backend = call, steps, steps.backend
         self._learning = Learned(call.callbacks, call.model)
-        self._state = None
+        self._state: CallbackState | None = None
+        self._values: list[Any] = []
         self._before_epoch = 0  # updates of this run before the epoch's number 0
         resumed = position.epochs_done or position.begun is not None
         self.warnings: tuple[str, ...] = ()
@@ -339,10 +345,14 @@ class _Calls(_Quiet):
         """What the author's callbacks have learned until now."""
         return self._learning.state(stops=False)
 
+    def keep(self) -> None:
+        """Keep what a model that goes on holds: callbacks change it where they begin."""
+        if self._state is not None:
+            self._values = checkpoint.values_in(checkpoint.snapshot(self._call.model))
+
     def on_train_begin(self, logs: Any = None) -> None:
         """What callbacks do to a model that goes on was done before the checkpoint."""
         if self._state is not None:
-            self._values = checkpoint.values_in(checkpoint.snapshot(self.model))
             self._put_back()
         self._learning.begin()
 
@@ -353,7 +363,6 @@ class _Calls(_Quiet):
         resumed = training.begun is not None and number == training.first_epoch
         if self._state is not None and resumed:
             self._put_back()
-        self._state = None
         self._before_epoch = self.driver.clock.done
         if resumed:
             self._before_epoch -= training.updates_before
@@ -391,6 +400,7 @@ class _Calls(_Quiet):
             self.model.stop_training = bool(self._backend.all_reduce(wanted, "max")[0])
 
     def _put_back(self) -> None:
+        assert self._state is not None
         checkpoint.put(self._values, self.model, self._backend)
         with self._backend.scope():
             self._learning.restore(self._state)

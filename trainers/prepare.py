@@ -14,7 +14,6 @@ from ringside_core.keras import (
 from ringside_core.specs import AUTO, InputShard, RecordInProgress, RunSpec
 from ringside_core.workloads.pipeline import Pipeline, make_pipeline
 from ringside_core.workloads.workload import Workload
-from trainers.adopt import adopt
 from trainers.artifacts import Checkpoint, savers
 from trainers.build import (
     build,
@@ -47,7 +46,6 @@ def prepare(
     run_dir: Path,
     listeners: Sequence[Listener] = (),
     virtual_replicas: int = 1,
-    adopted: Any = None,
     callbacks: Sequence[Listener] | None = None,
 ) -> Driver:
     """Build or resume what the record's spec says; its training step counts what it is fed.
@@ -59,8 +57,6 @@ def prepare(
         run_dir: where the chief puts checkpoint, log and model.
         listeners: told after those that save.
         virtual_replicas: see `trainers.train_step.instrument`; for verification only.
-        adopted: the model of a script that builds it itself, compiled, in the backend's scope;
-            None: the workload builds it.
         callbacks: told before Ringside's own, because they may change the model; None: those of the
             workload.
 
@@ -82,10 +78,7 @@ def prepare(
     record.input_notes = (*train.prepared.said, *(f"of validation: {one}" for one in dropped))
     record.data_digest = train.data_digest
     check_same_data(backend, train.data_digest + validation.data_digest)
-    if adopted is None:
-        model = build(spec, workload, backend, steps)
-    else:
-        model = adopt(adopted, spec, workload, backend, train)
+    model = build(spec, workload, backend, steps)
     if callbacks is None:
         callbacks = _callbacks(spec, workload)  # of the run of a script that built this model
     trial = tried_out(spec, workload, backend, (train, validation), model)
@@ -142,7 +135,7 @@ def prepare(
         training,
         record,
         run_dir,
-        exported=adopted is None,
+        exported=True,
         learned=calls.learned if calls is not None else lambda: None,
     )
     # Last, so that all others have been told of what is saved.

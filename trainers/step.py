@@ -7,7 +7,7 @@ Keras' own `fit`, `evaluate` and `predict` call it: `Steps.take` sets `train_ste
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -28,6 +28,9 @@ from ringside_core.specs import RefusalError
 from trainers.row_ledger import RowLedger
 from trainers.rows import block, cut, gathered
 from trainers.workers import take
+
+if TYPE_CHECKING:
+    from backends.tf_distribute.parameter_server import ParameterServer
 
 if VERSION == 2:
     import ringside_core.keras.legacy_hooks  # it changes Keras within steps
@@ -275,7 +278,7 @@ class Steps:
             return
         held[_TAKEN] = True
         if not self.backend.capabilities.synchronous:  # a worker's rows are a batch of their own
-            take(self.backend, model)
+            take(cast("ParameterServer", self.backend), model)
             if self.draws is not None:
                 held["train_step"] = self.draws.step(model.train_step)
             return

@@ -16,7 +16,7 @@ from typing import Any
 from backends.tf_distribute.parameter_server import ParameterServer
 from ringside_core.keras import VERSION, count_step, tf
 from ringside_core.specs import RefusalError
-from trainers.reading import Place, Reading
+from trainers.reading import Place, Reading, begins_again
 from trainers.rows import cut
 
 
@@ -25,7 +25,7 @@ def fit_by_workers(
     model: Any,
     arguments: Mapping[str, Any],
     *,
-    data: Reading,
+    data: Reading | None = None,
     callbacks: Sequence[Any] = (),
     on_rows: Callable[[int], None] = lambda rows: None,
 ) -> Any:
@@ -39,7 +39,7 @@ def fit_by_workers(
         backend: started; this process is the coordinator.
         model: built and compiled in the backend's scope.
         arguments: of `Model.fit`, by name, as the author wrote them.
-        data: from where it goes on, at the end of an epoch.
+        data: from where it goes on, at the end of an epoch; None: it begins.
         callbacks: called in place of those among the arguments.
         on_rows: told the rows of an epoch before its callbacks are called.
 
@@ -50,8 +50,7 @@ def fit_by_workers(
         RefusalError: the data cannot run on workers, or do not say how long an epoch is.
 
     Example:
-        >>> data = Reading(again=True)  # of two workers
-        >>> fit_by_workers(backend, model, {"x": dataset, "epochs": 2}, data=data).updates
+        >>> fit_by_workers(backend, model, {"x": dataset, "epochs": 2}).updates  # two workers
         [20, 20]
     """
     take(backend, model)
@@ -70,6 +69,7 @@ def fit_by_workers(
             received=f"data of unknown length, steps_per_epoch={steps}",
             advice="Name it: steps_per_epoch=…",
         )
+    data = data or Reading(begins_again(dict(arguments)))
     training = _Training(backend, model, data, on_rows)
     with training.replacing_keras():
         history = model.fit(**{**arguments, "callbacks": [training, *callbacks]})

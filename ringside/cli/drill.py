@@ -34,7 +34,7 @@ from ringside.report.markdown import rendered_block
 from ringside.report.sections.safety import arm_tables
 from ringside.report.source import read_results
 from ringside.report.terminal import rich_table
-from ringside.verify.certify import Subject
+from ringside.verify.subject import Subject
 from ringside_core.specs import REFERENCE, Placement, RefusalError, RunSpec, Shared, write_whole
 
 PAGE = "drill.md"

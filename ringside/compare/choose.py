@@ -37,8 +37,8 @@ from ringside.compare.live import refuse_without_memory
 from ringside.stats.breakdown_arms import breakdown_arms
 from ringside.stats.step_times import expected_processes
 from ringside.verify import store
-from ringside.verify.certify import Subject
 from ringside.verify.processes import Start
+from ringside.verify.subject import Subject
 from ringside_core.specs import (
     THIS_MACHINE,
     Arm,

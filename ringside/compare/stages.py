@@ -10,9 +10,9 @@ from ringside.compare.hosts import links_between
 from ringside.compare.hosts_load import looks
 from ringside.compare.progress import ComparisonProgress
 from ringside.compare.tuning import arms_to_tune, next_best, tune
-from ringside.verify.certify import Subject
 from ringside.verify.certify_arms import certify_arms
 from ringside.verify.processes import Start
+from ringside.verify.subject import Subject
 from ringside_core.specs import Comparison
 from ringside_core.text import duration, percent, plural
 

@@ -8,9 +8,9 @@ from ringside.drill.cells import Cell, Drill
 from ringside.drill.faults import obstacle
 from ringside.drill.left import fits_of
 from ringside.drill.run import Run
-from ringside.verify.certify import Subject
 from ringside.verify.gate import TOLERANCE
 from ringside.verify.processes import Start
+from ringside.verify.subject import Subject
 from ringside_core.specs import RefusalError, RunRecord, RunSpec
 from ringside_core.text import file_name
 

@@ -14,8 +14,8 @@ from ringside.drill.faults import LASTS_S, struck_host, victim
 from ringside.drill.left import deviation, unlike
 from ringside.drill.outside import Strike, processes_of
 from ringside.drill.supervisor import Ended, Supervised
-from ringside.verify.certify import Subject
 from ringside.verify.processes import Start
+from ringside.verify.subject import Subject
 from ringside_core.specs import Outcome, RefusalError, write_whole
 from ringside_core.specs.fault_request import (
     FOLDER,

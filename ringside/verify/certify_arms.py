@@ -8,8 +8,9 @@ from typing import Self
 from rich.console import Console
 
 from ringside.verify import store
-from ringside.verify.certify import Subject, certify
+from ringside.verify.certify import certify
 from ringside.verify.processes import HERE, Start
+from ringside.verify.subject import Subject
 from ringside_core.specs import Certificate, write_whole
 from ringside_core.text import file_name
 from ringside_core.workloads.registry import certified_updates

@@ -219,12 +219,13 @@ class _Judge:
         if not updates.passed:
             return checks
         self._second_wave()
-        checks += [self._each_update(), self._as_timed(), self._resumed(), *self._single()]
+        found = [self._each_update(), self._as_timed(), self._resumed(), *self._single()]
+        checks += [check for check in found if check is not None]
         evaluated = "by plain Keras' numbers, before, within and after the training"
         checks.append(Check(name="evaluation", passed=True, finding=evaluated))
         said = "the untouched program, trained by plain Keras, is what the arm is held against"
         checks.append(Check(name="reference is plain Keras", passed=True, finding=said))
-        return [check for check in checks if check is not None]
+        return checks
 
     def _fed(self) -> Check:
         """Whether the rows of each epoch were plain Keras' rows, in its order."""
@@ -293,8 +294,10 @@ class _Judge:
             told = f"unlike plain Keras: {check.finding}; unlike {peer.backend}: {again.finding}"
             return again.replace(finding=f"{told}{at_tape}")
         differs = "what it computes from rows that replicas have parts of"
-        treated = f"held against {peer.backend}, whose replicas take the same rows{at_tape}"
-        layer = ByDesign(layer="The training step", differs=differs, treated=treated, split=True)
+        treated = f"held against {peer.backend}, whose replicas take the same rows"
+        layer = ByDesign(
+            layer=f"The training step{at_tape}", differs=differs, treated=treated, split=True
+        )
         self._by_design = (layer,)
         said = f"as data-parallel training defines it ({peer.backend}, with the same rows)"
         return again.replace(finding=f"{said}, {again.finding}{at_tape}")
@@ -307,7 +310,7 @@ class _Judge:
         arm, plain = self._runs.of(name, UPDATES), self._runs.single("plain", UPDATES)
         if not parity(arm, plain, precision=self._runs.precision).passed:
             return ""
-        return '; with ringside.fit(…, gradients="tape") it equals plain Keras'
+        return ' (with gradients="tape" in ringside.fit it equals plain Keras)'
 
     def _once(self, name: str, job: Callable[[Interrupts], None]) -> None:
         if name not in self._runs.done:

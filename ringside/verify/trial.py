@@ -216,7 +216,8 @@ class Watch(tf.keras.callbacks.Callback):
         super().__init__()
         self._supports_tf_logs = True  # or Keras would copy the logs to the host in each step
         self._trace, self._call, self._backend = trace, call, backend
-        self.each, self.states = True, None
+        self.each = True
+        self.states: Trace | None = None
         self.ledgers: list[tuple[int, str]] = []
         self._rows: dict[str, list[NDArray[Any]]] = {}
         self._slot_rows: dict[str, list[NDArray[Any]]] = {}
@@ -411,7 +412,7 @@ def _plainly(call: FitCall, watch: Watch | None, backend: Any, draws: Draws) -> 
 
 def first_batch(call: FitCall) -> Any:
     """The first batch of the data, read where nothing is trained afterwards."""
-    x = call.arguments.get("x")
+    x: Any = call.arguments.get("x")
     if isinstance(x, tf.keras.utils.Sequence):
         return x[0]
     if rows_of_arrays(call.arguments) is None:

@@ -74,7 +74,6 @@ class Workload:
         validates: whether there are validation data; set by itself.
         counts_once: whether metrics count each example once, although examples have weights; set by
             itself, where a compiled model has `metrics` and no `weighted_metrics`.
-        of_script: whether `model` runs a script, which makes and compiles all anew.
     """
 
     name: str
@@ -93,7 +92,6 @@ class Workload:
     callbacks: Any = ()
     validates: bool = True
     counts_once: bool = False
-    of_script: bool = False
 
     def __post_init__(self) -> None:
         if self.validation is None:
@@ -264,7 +262,7 @@ class Workload:
 
     def optimizer_of(self, model: Any) -> Any:
         """The optimizer for a model: a new one, or a script's own, which a step of it may name."""
-        return model.optimizer if self.of_script and has_own_step(model) else self.optimizer()
+        return self.optimizer()
 
     def new_callbacks(self) -> list[Any]:
         """The author's callbacks, built anew if a function builds them."""

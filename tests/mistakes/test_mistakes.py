@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from launch import Site
-from ringside.verify.certify import Subject, certify
+from ringside.verify.certify import certify
+from ringside.verify.subject import Subject
 from ringside_core.specs import Certificate
 from tests.mistakes.catalogue import MISTAKES, Mistake
 from tests.verify.arms import GLOO, subject

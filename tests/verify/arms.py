@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ringside.verify.certify import Subject
+from ringside.verify.subject import Subject
 from ringside_core.specs import (
     Arm,
     RunSpec,

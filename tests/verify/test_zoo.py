@@ -8,7 +8,6 @@ import pytest
 
 from launch.interrupts import Interrupts
 from ringside.verify.cases import watched_spec
-from ringside.verify.certify import Subject
 from ringside.verify.checks import (
     reference_is_plain_keras,
     training_ledger,
@@ -17,6 +16,7 @@ from ringside.verify.checks import (
 from ringside.verify.gate import parity
 from ringside.verify.processes import Watched, run_request, side_by_side
 from ringside.verify.request import PLAIN, Case, Request, case_folder
+from ringside.verify.subject import Subject
 from ringside.verify.trace import Trace
 from ringside_core.specs import RunSpec
 from tests.nightly import daily

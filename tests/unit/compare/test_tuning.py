@@ -19,7 +19,7 @@ from ringside.compare.tuning import (
     next_setting,
     tune,
 )
-from ringside.verify.certify import Subject
+from ringside.verify.subject import Subject
 from ringside_core.specs import BACKENDS, Check, Comparison, Settings
 from ringside_core.specs.knob import knobs
 from tests.unit.compare.made import Made, comparison_of

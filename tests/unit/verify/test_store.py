@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from ringside.verify import certify_arms, store
-from ringside.verify.certify import Subject
+from ringside.verify.subject import Subject
 from ringside_core.readings.machine import machine_facts
 from ringside_core.specs import (
     Arm,
