@@ -3,6 +3,7 @@
 import re
 import runpy
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,13 @@ sys.path[0] = str(ROOT)
 
 def _plant(name: str) -> None:
     """Let the mistake be planted when the backend has started; until then TensorFlow must wait."""
-    from ringside.verify import task
     from tests.mistakes.catalogue import MISTAKES
+    from tests.mistakes.of_scripts import MISTAKES as OF_SCRIPTS
+
+    if name in OF_SCRIPTS:
+        _plant_in_script(OF_SCRIPTS[name][2])
+        return
+    from ringside.verify import task
 
     run_cases = task.run_cases
 
@@ -22,6 +28,22 @@ def _plant(name: str) -> None:
         run_cases(backend, *arguments)
 
     vars(task)["run_cases"] = planted
+
+
+def _plant_in_script(plant: Any) -> None:
+    """Into the processes that train a script."""
+    from trainers import process
+
+    started = process.started
+
+    @contextmanager
+    def planted(*given: Any, **named: Any) -> Any:
+        with started(*given, **named) as backend:
+            if backend is not None:
+                plant(backend)
+            yield backend
+
+    vars(process)["started"] = planted
 
 
 if __name__ == "__main__":
