@@ -230,17 +230,18 @@ class Steps:
             RefusalError: a step has let the copies of a variable part, or moving statistics are
                 a mean with those of a replica that never had a row.
         """
-        ledger = None if self.tiled or not any(map(statistics, self._models)) else self.ledger
+        used = dict(self.used)
+        for model in self._models if not used else ():  # of eager steps it is not known
+            optimizers = [v for x in optimizers_of(model) for v in variables_of(x)]
+            used |= {id(v): v for v in (*map(raw, model.variables), *optimizers)}
+        kept = {id(v) for model in self._models for v in statistics(model)} & used.keys()
+        ledger = None if self.tiled or not kept else self.ledger
         if ledger is not None and ledger.read()[0] and not ledger.least():
             raise RefusalError(
                 "Every replica must have had a row, where layers keep moving statistics.",
                 received="a replica without rows in each batch",
                 advice="Use a larger batch, or fewer replicas.",
             )
-        used = dict(self.used)
-        for model in self._models if not used else ():  # of eager steps it is not known
-            optimizers = [v for x in optimizers_of(model) for v in variables_of(x)]
-            used |= {id(v): v for v in (*map(raw, model.variables), *optimizers)}
         # What lets others part is small and not trained: a rate, a statistic, a count.
         by_size = sorted(
             used.values(), key=lambda v: (v.shape.num_elements(), v.trainable, _made(v))
