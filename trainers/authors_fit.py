@@ -387,6 +387,8 @@ class _Calls(_Quiet):
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """End it."""
         self._agree_to_stop()
+        # As a checkpoint will hold them: a replica without rows goes on from its own otherwise.
+        self._backend.average_statistics(self.model)
         self.driver.logs = logs or {}
         self.driver.end_epoch()
 

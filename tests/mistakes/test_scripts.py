@@ -63,7 +63,8 @@ def certified_(
                 patch.setattr(Site, "here", lambda: dataclasses.replace(site, run_id=here().run_id))
                 found = certify([clean, *arms], folder=tmp_path_factory.mktemp("arms"), steps=STEPS)
             made.update({c.arm.label: c for c in found})
-        assert (clean := made["no mistake in mirrored ×2"]).passed, clean.reason
+        right = made["no mistake in mirrored ×2"]
+        assert right.passed, right.reason
         return made[f"planted-{name} in {backend} ×2"]
 
     return certificate_of
