@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,6 +22,7 @@ from ringside_core.keras import (
     trainable_of,
 )
 from ringside_core.specs import LedgerDigest, RecordInProgress, RefusalError, RunSpec
+from ringside_core.users_errors import in_one_line
 from ringside_core.workloads.augment import refusals_as_they_are
 from trainers import checkpoint
 from trainers.artifacts import Checkpoint, savers
@@ -410,23 +412,26 @@ def _make_variables(call: FitCall) -> None:
     if not (unbuilt or others or has_own_step(model)):
         build_optimizer(first, trainable_of(model))
         return
-    if unbuilt and VERSION == 3 and not has_own_step(model):
-        return  # Keras builds it
-    form = _form_of(call.arguments)
-    if form is None:
-        if not unbuilt:
+    form, error = _form_of(call.arguments), ""
+    if form is not None:
+        step = partial(model.distribute_strategy.run, model.train_step)
+        function = tf.function(lambda batch: step(args=(batch,)), autograph=False)
+        try:
+            function.get_concrete_function(form)
+        except RefusalError:
+            raise
+        except Exception as found:  # an author's eager step may be none for a graph
+            error = in_one_line(found)
+            if not (unbuilt and model.run_eagerly):
+                raise
+        else:
             return
+    if unbuilt:
         raise RefusalError(
-            "A model that is trained on a generator must have weights before its first step.",
-            received=f"{unbuilt[0].name}, which has none yet",
+            "A model must have weights before its first step, or data whose form is known.",
+            received=error or f"{unbuilt[0].name}, which has none yet, and a generator",
             advice="Call the model once on a batch, within ringside.scope(): model(x[:1]).",
         )
-    like = tf.data.Dataset.from_generator(lambda: iter(()), output_signature=form)
-    function = model.make_train_function(force=True) or model.train_function
-    if hasattr(function, "get_concrete_function"):  # eager steps make them as they go
-        function.get_concrete_function(iter(like))
-    if unbuilt:  # the trace did not know all variables when it began
-        model.train_function = None
 
 
 def _form_of(arguments: dict[str, Any]) -> Any:
