@@ -178,6 +178,8 @@ def train_call(
     _check(spec)
     if not call.epochs:
         return model.fit(**call.arguments)
+    if call.steps_per_epoch == 0:
+        raise _no_batch()
     executions = _compiled_as(spec, model)
     backend.prepare_model(model)
     steps.begin(model, at_tape=call.gradients == "tape", each_step=_looks(call.callbacks))
@@ -188,8 +190,8 @@ def train_call(
     number_of, left_out = position.read or (1, 0)
     if number_of == 1 and again and VERSION == 2:
         number_of = 2  # it makes one before the first epoch's
-    data = Reading(again, number_of, left_out, held=spec.ablation == "no_input")
     before = 0 if position.begun is None else position.begun.batches
+    data = Reading(again, number_of, left_out, before, held=spec.ablation == "no_input")
     updates = None
     if call.steps_per_epoch is not None:
         updates = call.steps_per_epoch * (call.epochs - position.epochs_done) - before
@@ -221,7 +223,11 @@ def train_call(
     calls.driver = driver
     if position.epochs_done >= call.epochs:
         return tf.keras.callbacks.History()
-    with Preemption.heard(ending), reading(data), refusals_as_they_are():
+    with (
+        Preemption.heard(ending),
+        reading(data, backend.strategy_here),
+        refusals_as_they_are(),
+    ):
         driver.start()
         history = _fitted(call, calls, position)
     backend.average_statistics(model)
@@ -242,10 +248,16 @@ def _fitted(call: FitCall, calls: "_Calls", position: Position) -> Any:
             training.updates_before,
         )
     own = of_this_process(call.callbacks, model, training.backend)
-    given = call.given(callbacks=[_First(calls), *own, calls], initial_epoch=first, verbose=0)
+    given = call.given(callbacks=[_First(calls), *own, calls], verbose=0)
+    if VERSION == 3:  # legacy Keras repeats arrays for the epochs that it is asked for
+        given = given.given(initial_epoch=first)
     try:
         with training.backend.scope():
             return model.fit(**given.arguments)
+    except ValueError as error:
+        if "Empty logs" in str(error):  # legacy Keras'
+            raise _no_batch(resumed=position.begun is not None) from None
+        raise
     finally:
         vars(model).pop("_maybe_load_initial_counters_from_ckpt", None)
 
@@ -289,6 +301,7 @@ class _Calls(_Quiet):
         self._learning = Learned(call.callbacks, call.model)
         self._state = None
         self._before_epoch = 0  # updates of this run before the epoch's number 0
+        self._begun_at = 0  # updates of this run when the epoch began
         resumed = position.epochs_done or position.begun is not None
         self.warnings: tuple[str, ...] = ()
         if resumed and call.callbacks:
@@ -326,7 +339,7 @@ class _Calls(_Quiet):
         if self._state is not None and resumed:
             self._put_back()
         self._state = None
-        self._before_epoch = self.driver.clock.done
+        self._before_epoch = self._begun_at = self.driver.clock.done
         if resumed:
             self._before_epoch -= training.updates_before
         self.driver.begin_epoch(number)
@@ -334,26 +347,25 @@ class _Calls(_Quiet):
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """`batch` is the number, in its epoch, of the last update made."""
         driver = self.driver
-        done = self._before_epoch + batch + 1
-        training = driver.training
+        training, end = driver.training, batch + 1
+        if training.steps_per_epoch is not None:  # Keras 3 counts a short last execution as whole
+            end = min(end, training.steps_per_epoch)
+        done = self._before_epoch + end
         training.data.read += done - driver.clock.done
         training.totals.put_before()
         driver.step(done)
         if self._steps.each_step:  # only then does a callback look at batches
             self._agree_to_stop()
-        resumed = training.begun is not None and self._before_epoch < 0
-        if VERSION == 3 and resumed and batch + 1 + training.updates_before == self._of_epoch():
-            training.data.kept = not training.data.again
-            raise StopIteration  # Keras 3 has no other way to begin within an epoch
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """End it."""
         self._agree_to_stop()
+        if self.driver.clock.done == self._begun_at:
+            if not self.driver.record.epochs:
+                raise _no_batch(resumed=self.driver.training.begun is not None)
+            return  # the data ran out before it: Keras says so
         self.driver.logs = logs or {}
         self.driver.end_epoch()
-
-    def _of_epoch(self) -> int | None:
-        return self.driver.training.steps_per_epoch
 
     def _agree_to_stop(self) -> None:
         """One process that stopped alone would leave the others waiting in a collective."""
@@ -380,6 +392,20 @@ def _check(spec: RunSpec) -> None:
             received="--ledger full",
             advice="Leave it out: a record holds the hash of the rows of each epoch.",
         )
+
+
+def _no_batch(*, resumed: bool = False) -> RefusalError:
+    if resumed:
+        return RefusalError(
+            "A training goes on within an epoch that has a batch left.",
+            received="a checkpoint behind the last one, of data whose number was not known",
+            advice=f"Go on from the checkpoint before it: --resume-from …/{checkpoint.BEFORE}.",
+        )
+    return RefusalError(
+        "A training needs a batch.",
+        received="data of which no batch is left",
+        advice="Look whether drop_remainder, filter or skip leaves nothing.",
+    )
 
 
 def _compiled_as(spec: RunSpec, model: Any) -> int:

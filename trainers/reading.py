@@ -4,7 +4,7 @@ An iterator that is made while TensorFlow's operations are deterministic reads t
 process, if the global seeds are the same. The steps are not made deterministic: that would change
 the gradient of softmax cross-entropy, and be slow on a GPU.
 
-Changed here: `tf.data.Dataset.__iter__`, which both Keras call.
+Changed here: `tf.data.Dataset.__iter__`, which both Keras call, and where Keras 3 begins an epoch.
 """
 
 from collections.abc import Iterator
@@ -29,26 +29,22 @@ class Reading:
         again: each epoch makes another iterator of the data; else it goes on with the same.
         number: of the iterator from which the training goes on, from 1.
         batches: that are left out there.
+        updates: of the epoch that were made before.
         held: the first batch is fed again and again.
         made: iterators made so far.
         read: batches that the newest one has given to the training.
-        kept: the next epoch goes on with the newest iterator, whatever Keras asks for.
     """
 
     again: bool
     number: int = 1
     batches: int = 0
+    updates: int = 0
     held: bool = False
     made: int = 0
     read: int = 0
-    kept: bool = False
-    _newest: Any = None
 
     def iterator(self, data: Any) -> Any:
         """An iterator of the training data, from where the training goes on."""
-        if self.kept:
-            self.kept = False
-            return self._newest
         # Legacy Keras makes one before the first epoch's.
         before = self.number - (2 if self.again and VERSION == 2 else 1)
         while self.made < before:  # each iterator of a shuffle takes its next order
@@ -59,8 +55,7 @@ class Reading:
             data = _held(data)
         if self.made == self.number and self.batches:
             data, self.read = data.skip(self.batches), self.batches
-        self._newest = _iterate(data)
-        return self._newest
+        return _iterate(data)
 
     def place(self, *, epoch_is_over: bool) -> tuple[int, int]:
         """(iterator, batches of it that are left out) from which a training can go on."""
@@ -73,16 +68,36 @@ _training: list[tuple[Reading, list[Any]]] = []
 
 
 @contextmanager
-def reading(place: Reading) -> Iterator[None]:
+def reading(place: Reading, strategy: Any) -> Iterator[None]:
     """Within this block Keras' `fit` reads from this place.
 
-    The first data set that it iterates over is that of the training; an evaluation's comes later.
+    Args:
+        place: of the training.
+        strategy: of its model. The first data set that Keras gives it is the training's; callbacks
+            and validations may read others.
     """
-    _training.append((place, []))
+    known: list[Any] = []
+    upstream = strategy.experimental_distribute_dataset
+
+    def noted(data: Any, options: Any = None) -> Any:
+        found = upstream(data, options)
+        if not known:
+            known.append(found)
+        return found
+
+    strategy.experimental_distribute_dataset = noted
+    _training.append((place, known))
     try:
         yield
     finally:
         _training.pop()
+        strategy.experimental_distribute_dataset = upstream
+
+
+def _place_of(data: Any) -> Reading | None:
+    """Of the training's data set; None: it is another."""
+    place, known = _training[-1] if _training else (None, [])
+    return place if known and data is known[0] else None
 
 
 def _iterated(data: Any) -> Any:
@@ -90,14 +105,37 @@ def _iterated(data: Any) -> Any:
         return _iterate(data)
     tf.config.experimental.enable_op_determinism()
     try:
-        if not _training:
-            return _iterate(data)
-        place, known = _training[-1]
-        if not known:
-            known.append(data)
-        return place.iterator(data) if data is known[0] else _iterate(data)
+        place = _place_of(data)
+        return _iterate(data) if place is None else place.iterator(data)
     finally:
         disable_op_determinism()
+
+
+def _let_keras3_begin_within_an_epoch() -> None:
+    """Keras 3 has no way for it. Private: Keras 3.15."""
+    from keras.src.backend.tensorflow.trainer import TFEpochIterator
+
+    upstream = TFEpochIterator._enumerate_iterator
+
+    def enumerated(epoch: Any) -> Iterator[tuple[int, int, Any]]:
+        place = _place_of(epoch._distributed_dataset)
+        if place is None or place.made or not (place.updates or place.batches):
+            yield from upstream(epoch)
+            return
+        given, left = epoch.steps_per_epoch, epoch.num_batches
+        if left is not None:
+            epoch._current_iterator = iter(epoch._distributed_dataset)
+            epoch._steps_seen = place.batches
+            epoch.steps_per_epoch = left - place.updates
+        try:
+            for first, last, iterator in upstream(epoch):
+                if left is None:  # what it has seen when the data end is what later epochs get
+                    epoch._steps_seen += place.updates
+                yield first + place.updates, last + place.updates, iterator
+        finally:
+            epoch.steps_per_epoch = given
+
+    TFEpochIterator._enumerate_iterator = enumerated
 
 
 def _held(data: Any) -> Any:
@@ -166,3 +204,5 @@ def batch_of(arguments: dict[str, Any]) -> int | None:
 
 KERAS_BATCH = 32  # of `Model.fit`, for arrays
 tf.data.Dataset.__iter__ = _iterated
+if VERSION == 3:
+    _let_keras3_begin_within_an_epoch()
