@@ -135,7 +135,10 @@ class FitDriver(Driver):
 
     def _read_totals(self) -> tuple[dict[str, float], LedgerDigest, tuple[LedgerDigest, ...]]:
         told = {k: v for k, v in _numbers(self.logs).items() if not k.startswith("val_")}
-        rows, hashed = self.training.totals.ledger.read()
+        ledger = self.training.totals.ledger
+        first = self._epoch == self.training.first_epoch
+        ledger.check_same_batches(self._epoch, before=self.training.updates_before if first else 0)
+        rows, hashed = ledger.read()
         return told, LedgerDigest(count=rows, id_sum=0, id_hash=f"{hashed:016x}"), ()
 
     def _validate(self) -> tuple[dict[str, float], int]:

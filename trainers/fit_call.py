@@ -129,7 +129,9 @@ def fit_call(
             advice="Write model.compile(…) within ringside.scope().",
         )
     x = call.arguments.get("x")
-    endless = isinstance(x, tf.data.Dataset) and int(x.cardinality()) == tf.data.INFINITE_CARDINALITY
+    endless = (
+        isinstance(x, tf.data.Dataset) and int(x.cardinality()) == tf.data.INFINITE_CARDINALITY
+    )
     if endless and call.steps_per_epoch is None:
         raise RefusalError(
             "An epoch of data without an end must have a number of steps.",

@@ -99,7 +99,7 @@ class Steps:
             number = backend.static_replica_number()
             own, rows, n = cut(batch, number, size)
             if training and self.ledger is not None and noted():
-                self.ledger.note(own, rows, number, size)
+                self.ledger.note(own, rows, number, size, batch)
             if size == 1:
                 returned = in_python(author)(own)
                 self._note_used()
