@@ -54,24 +54,29 @@ _HOMES = {
 }
 
 
-def _says_keras() -> bool:
-    """Whether the program that runs says `import keras`: its modules are looked at later."""
+def _imported_by_main() -> set[str]:
+    """What the program that runs imports; its own modules are looked at later."""
     file = getattr(sys.modules["__main__"], "__file__", None) or ""
     try:
         nodes = [*ast.walk(ast.parse(Path(file).read_bytes()))] if file.endswith(".py") else []
     except (OSError, SyntaxError, ValueError):
-        return False
+        return set()
     names = [one.name for node in nodes if isinstance(node, ast.Import) for one in node.names]
-    names += [n.module or "" for n in nodes if isinstance(n, ast.ImportFrom) and not n.level]
-    return any(name.partition(".")[0] == "keras" for name in names)
+    return {
+        *names,
+        *(n.module or "" for n in nodes if isinstance(n, ast.ImportFrom) and not n.level),
+    }
 
 
+_imported = _imported_by_main()
 # For a script that says `import tensorflow` itself, which reads this when it is asked for Keras
-# (ringside_core/specs/keras_version.py). Nothing of Ringside's is imported for it.
-if _says_keras():
+# (ringside_core/specs/keras_version.py).
+if any(name.partition(".")[0] == "keras" for name in _imported):
     os.environ["TF_USE_LEGACY_KERAS"] = "0"
 elif "tensorflow" not in sys.modules:
     os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
+if "ringside" in _imported:  # a script, of which several processes may run
+    importlib.import_module("ringside_core.seeds").seed_script()
 
 
 def __getattr__(name: str) -> Any:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -21,6 +22,7 @@ from ringside_core.keras import (
     trainable_of,
 )
 from ringside_core.specs import LedgerDigest, RecordInProgress, RefusalError, RunSpec
+from ringside_core.users_errors import in_one_line
 from ringside_core.workloads.augment import refusals_as_they_are
 from trainers import checkpoint
 from trainers.artifacts import Checkpoint, savers
@@ -102,6 +104,11 @@ class Totals:
         """Workers tell how many rows they have trained, and not in which order."""
         self._of_workers = rows
 
+    def check(self, epoch: int, *, before: int) -> None:
+        """Refuse processes that have read other batches; see RowLedger."""
+        if self._of_workers is None:
+            self.ledger.check_same_batches(epoch, before=before)
+
     def read(self) -> LedgerDigest:
         """The rows of the epoch."""
         if self._of_workers is not None:
@@ -147,6 +154,9 @@ class FitDriver(Driver):
 
     def _read_totals(self) -> tuple[dict[str, float], LedgerDigest, tuple[LedgerDigest, ...]]:
         told = {k: v for k, v in _numbers(self.logs).items() if not k.startswith("val_")}
+        first = self._epoch == self.training.first_epoch
+        before = self.training.updates_before if first else 0
+        self.training.totals.check(self._epoch, before=before)
         return told, self.training.totals.read(), ()
 
     def _validate(self) -> tuple[dict[str, float], int]:
@@ -191,6 +201,8 @@ def train_call(
     _check(spec)
     if not call.epochs:
         return model.fit(**call.arguments)
+    if call.steps_per_epoch == 0:
+        raise _no_batch()
     executions = _compiled_as(spec, model)
     backend.prepare_model(model)
     steps.begin(model, at_tape=call.gradients == "tape", each_step=_looks(call.callbacks))
@@ -198,11 +210,11 @@ def train_call(
         make_variables(call)
     position = restored(record, model, backend, run_dir)
     again = begins_again(call.arguments)
-    data = Reading(again, position.place, call.arguments.get("validation_data"))
-    data.held = spec.ablation == "no_input"
     workers = 1 if backend.capabilities.synchronous else backend.num_readers
     per_epoch = call.steps_per_epoch
     before = 0 if position.begun is None else position.begun.batches
+    held_out = call.arguments.get("validation_data")
+    data = Reading(again, position.place, held_out, before, held=spec.ablation == "no_input")
     updates = None
     if call.steps_per_epoch is not None:
         updates = workers * call.steps_per_epoch * (call.epochs - position.epochs_done) - before
@@ -236,7 +248,11 @@ def train_call(
     calls.driver = driver
     if position.epochs_done >= call.epochs:
         return tf.keras.callbacks.History()
-    with Preemption.heard(ending), reading(data), refusals_as_they_are():
+    with (
+        Preemption.heard(ending),
+        reading(data, backend.strategy_here),
+        refusals_as_they_are(),
+    ):
         driver.start()
         history = _fitted(call, calls, watching, position)
     backend.average_statistics(model)
@@ -260,7 +276,7 @@ def _fitted(call: FitCall, calls: "_Calls", watching: Sequence[Any], position: P
         )
     own = of_this_process(call.callbacks, model, training.backend)
     given = call.given(callbacks=[_First(calls), *own, calls, *watching], verbose=0)
-    if VERSION == 3:
+    if VERSION == 3:  # legacy Keras repeats arrays for the epochs that it is asked for
         given = given.given(initial_epoch=first)
     try:
         if not training.backend.capabilities.synchronous:
@@ -275,6 +291,10 @@ def _fitted(call: FitCall, calls: "_Calls", watching: Sequence[Any], position: P
             )
         with training.backend.scope():
             return model.fit(**given.arguments)
+    except ValueError as error:
+        if "Empty logs" in str(error):  # legacy Keras'
+            raise _no_batch(resumed=position.begun is not None) from None
+        raise
     finally:
         vars(model).pop("_maybe_load_initial_counters_from_ckpt", None)
 
@@ -323,6 +343,7 @@ class _Calls(_Quiet):
         self._state: CallbackState | None = None
         self._values: list[Any] = []
         self._before_epoch = 0  # updates of this run before the epoch's number 0
+        self._begun_at = 0  # updates of this run when the epoch began
         resumed = position.epochs_done or position.begun is not None
         self.warnings: tuple[str, ...] = ()
         if resumed and call.callbacks:
@@ -363,7 +384,8 @@ class _Calls(_Quiet):
         resumed = training.begun is not None and number == training.first_epoch
         if self._state is not None and resumed:
             self._put_back()
-        self._before_epoch = self.driver.clock.done
+        self._state = None
+        self._before_epoch = self._begun_at = self.driver.clock.done
         if resumed:
             self._before_epoch -= training.updates_before
         self.driver.begin_epoch(number)
@@ -371,29 +393,28 @@ class _Calls(_Quiet):
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """`batch` is the number, in its epoch, of the last update made."""
         driver = self.driver
-        training = driver.training
+        training, end = driver.training, batch + 1
         workers = 1 if self._backend.capabilities.synchronous else self._backend.num_readers
-        done = self._before_epoch + (batch + 1) * workers
+        if training.steps_per_epoch is not None:  # Keras 3 counts a short last execution as whole
+            end = min(end, training.steps_per_epoch // workers)
+        done = self._before_epoch + end * workers
         training.data.read += (done - driver.clock.done) // workers
         training.totals.put_before()
         driver.step(done)
         if self._steps.each_step:  # only then does a callback look at batches
             self._agree_to_stop()
-        resumed = training.begun is not None and self._before_epoch < 0
-        if VERSION == 3 and resumed and batch + 1 + training.updates_before == self._of_epoch():
-            training.data.kept = not training.data.again
-            raise StopIteration  # Keras 3 has no other way to begin within an epoch
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """End it."""
         self._agree_to_stop()
         # As a checkpoint will hold them: a replica without rows goes on from its own otherwise.
         self._backend.average_statistics(self.model)
+        if self.driver.clock.done == self._begun_at:
+            if not self.driver.record.epochs:
+                raise _no_batch(resumed=self.driver.training.begun is not None)
+            return  # the data ran out before it: Keras says so
         self.driver.logs = logs or {}
         self.driver.end_epoch()
-
-    def _of_epoch(self) -> int | None:
-        return self.driver.training.steps_per_epoch
 
     def _agree_to_stop(self) -> None:
         """One process that stopped alone would leave the others waiting in a collective."""
@@ -421,6 +442,20 @@ def _check(spec: RunSpec) -> None:
             received="--ledger full",
             advice="Leave it out: a record holds the hash of the rows of each epoch.",
         )
+
+
+def _no_batch(*, resumed: bool = False) -> RefusalError:
+    if resumed:
+        return RefusalError(
+            "A training goes on within an epoch that has a batch left.",
+            received="a checkpoint behind the last one, of data whose number was not known",
+            advice=f"Go on from the checkpoint before it: --resume-from …/{checkpoint.BEFORE}.",
+        )
+    return RefusalError(
+        "A training needs a batch.",
+        received="data of which no batch is left",
+        advice="Look whether drop_remainder, filter or skip leaves nothing.",
+    )
 
 
 def _compiled_as(spec: RunSpec, model: Any) -> int:
@@ -462,23 +497,26 @@ def make_variables(call: FitCall) -> None:
     if not (unbuilt or others or has_own_step(model)):
         build_optimizer(first, trainable_of(model))
         return
-    if unbuilt and VERSION == 3 and not has_own_step(model):
-        return  # Keras builds it
-    form = _form_of(call.arguments)
-    if form is None:
-        if not unbuilt:
+    form, error = _form_of(call.arguments), ""
+    if form is not None:
+        step = partial(model.distribute_strategy.run, model.train_step)
+        function = tf.function(lambda batch: step(args=(batch,)), autograph=False)
+        try:
+            function.get_concrete_function(form)
+        except RefusalError:
+            raise
+        except Exception as found:  # an author's eager step may be none for a graph
+            error = in_one_line(found)
+            if not (unbuilt and model.run_eagerly):
+                raise
+        else:
             return
+    if unbuilt:
         raise RefusalError(
-            "A model that is trained on a generator must have weights before its first step.",
-            received=f"{unbuilt[0].name}, which has none yet",
+            "A model must have weights before its first step, or data whose form is known.",
+            received=error or f"{unbuilt[0].name}, which has none yet, and a generator",
             advice="Call the model once on a batch, within ringside.scope(): model(x[:1]).",
         )
-    like = tf.data.Dataset.from_generator(lambda: iter(()), output_signature=form)
-    function = model.make_train_function(force=True) or model.train_function
-    if hasattr(function, "get_concrete_function"):  # eager steps make them as they go
-        function.get_concrete_function(iter(like))
-    if unbuilt:  # the trace did not know all variables when it began
-        model.train_function = None
 
 
 def _form_of(arguments: dict[str, Any]) -> Any:

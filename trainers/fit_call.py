@@ -98,8 +98,7 @@ def fit_call(
         arguments: the others.
 
     Raises:
-        RefusalError: what no backend can train.
-        TypeError: what `Model.fit` does not take.
+        RefusalError: what no backend can train, or Keras does not take.
     """
     if gradients not in ("optimizer", "tape"):
         raise RefusalError(
@@ -114,7 +113,12 @@ def fit_call(
             "ringside.fit takes a Keras model, or a function with @ringside.step.",
             received=type(model).__name__,
         )
-    bound = dict(inspect.signature(type(model).fit).bind(model, *data, **arguments).arguments)
+    try:
+        bound = dict(inspect.signature(type(model).fit).bind(model, *data, **arguments).arguments)
+    except TypeError as error:
+        raise RefusalError(
+            "ringside.fit takes the arguments of Model.fit, and `gradients`.", received=error
+        ) from None
     bound.pop("self", None)
     call = FitCall(model, {**bound, **bound.pop("kwargs", {})}, gradients)
     check_not_horovods(*optimizers_of(model), *call.callbacks)
@@ -123,6 +127,16 @@ def fit_call(
             "A model must be compiled before fit.",
             received=f"{model.name} ({type(model).__name__}), which has no optimizer",
             advice="Write model.compile(…) within ringside.scope().",
+        )
+    x = call.arguments.get("x")
+    endless = (
+        isinstance(x, tf.data.Dataset) and int(x.cardinality()) == tf.data.INFINITE_CARDINALITY
+    )
+    if endless and call.steps_per_epoch is None:
+        raise RefusalError(
+            "An epoch of data without an end must have a number of steps.",
+            received="a tf.data.Dataset that repeats without end",
+            advice="Give steps_per_epoch=…, or leave repeat() out.",
         )
     for callback in call.callbacks:
         if isinstance(callback, tf.keras.callbacks.BackupAndRestore):

@@ -4,7 +4,7 @@ An iterator that is made while TensorFlow's operations are deterministic reads t
 process, if the global seeds are the same. The steps are not made deterministic: that would change
 the gradient of softmax cross-entropy, and be slow on a GPU.
 
-Changed here: `tf.data.Dataset.__iter__`, which both Keras call.
+Changed here: `tf.data.Dataset.__iter__`, which both Keras call, and where Keras 3 begins an epoch.
 """
 
 from collections.abc import Iterator
@@ -45,41 +45,38 @@ class Reading:
         again: each epoch makes another iterator of the data; else it goes on with the same.
         place: from which it goes on; None: it begins.
         held_out: the author's data set for evaluations; None: there is none.
+        updates: of the epoch that were made before.
         held: the first batch is fed again and again.
         made: the iterators so far, as in Place.
         read: batches that the newest one of the training has given.
-        kept: the next epoch goes on with the newest iterator, whatever Keras asks for.
     """
 
     again: bool
     place: Place | None = None
     held_out: Any = None
+    updates: int = 0
     held: bool = False
     made: str = ""
     read: int = 0
-    kept: bool = False
-    _newest: Any = None
+    _begun: bool = False
 
     def iterator(self, data: Any) -> Any:
         """An iterator of the training data, from where the training goes on."""
-        if self.kept:
-            self.kept = False
-            return self._newest
         place, left_out = self.place, 0
         if place is not None:
-            if self.again and VERSION == 2 and self._newest is None:
-                self._newest = iter(())  # legacy Keras makes one more before the first epoch's
-                return self._newest
+            if self.again and VERSION == 2 and not self._begun:
+                self._begun = True
+                return iter(())  # legacy Keras makes one more before the first epoch's
             self._make(place.before, data)
             left_out = place.batches
         self.made, self.read = f"{self.made}t", left_out
         if self.held:
             data = _held(data)
-        self._newest = _iterate(data.skip(left_out) if left_out else data)
+        newest = _iterate(data.skip(left_out) if left_out else data)
         if place is not None:
             self._make(place.after, data)
             self.place = None
-        return self._newest
+        return newest
 
     def _make(self, iterators: str, data: Any) -> None:
         for kind in iterators:
@@ -100,16 +97,36 @@ _training: list[tuple[Reading, list[Any]]] = []
 
 
 @contextmanager
-def reading(place: Reading) -> Iterator[None]:
+def reading(place: Reading, strategy: Any) -> Iterator[None]:
     """Within this block Keras' `fit` reads from this place.
 
-    The first data set that it iterates over is that of the training; an evaluation's comes later.
+    Args:
+        place: of the training.
+        strategy: of its model. The first data set that Keras gives it is the training's; callbacks
+            and validations may read others.
     """
-    _training.append((place, []))
+    known: list[Any] = []
+    upstream = strategy.experimental_distribute_dataset
+
+    def noted(data: Any, options: Any = None) -> Any:
+        found = upstream(data, options)
+        if not known:
+            known.append(found)
+        return found
+
+    strategy.experimental_distribute_dataset = noted
+    _training.append((place, known))
     try:
         yield
     finally:
         _training.pop()
+        strategy.experimental_distribute_dataset = upstream
+
+
+def _place_of(data: Any) -> Reading | None:
+    """Of the training's data set; None: it is another."""
+    place, known = _training[-1] if _training else (None, [])
+    return place if known and data is known[0] else None
 
 
 def _iterated(data: Any) -> Any:
@@ -117,17 +134,42 @@ def _iterated(data: Any) -> Any:
         return _iterate(data)
     tf.config.experimental.enable_op_determinism()
     try:
-        if not _training:
-            return _iterate(data)
-        place, known = _training[-1]
-        if not known:
-            known.append(data)
-        if data is known[0]:
+        place = _place_of(data)
+        if place is not None:
             return place.iterator(data)
-        place.made += "v"
+        if _training:
+            _training[-1][0].made += "v"
         return _iterate(data)
     finally:
         disable_op_determinism()
+
+
+def _let_keras3_begin_within_an_epoch() -> None:
+    """Keras 3 has no way for it. Private: Keras 3.15."""
+    from keras.src.backend.tensorflow.trainer import TFEpochIterator
+
+    upstream = TFEpochIterator._enumerate_iterator
+
+    def enumerated(epoch: Any) -> Iterator[tuple[int, int, Any]]:
+        reading = _place_of(epoch._distributed_dataset)
+        if reading is None or reading.made or reading.place is None:
+            yield from upstream(epoch)
+            return
+        batches, updates = reading.place.batches, reading.updates
+        given, left = epoch.steps_per_epoch, epoch.num_batches
+        if left is not None:
+            epoch._current_iterator = iter(epoch._distributed_dataset)
+            epoch._steps_seen = batches
+            epoch.steps_per_epoch = left - updates
+        try:
+            for first, last, iterator in upstream(epoch):
+                if left is None:  # what it has seen when the data end is what later epochs get
+                    epoch._steps_seen += updates
+                yield first + updates, last + updates, iterator
+        finally:
+            epoch.steps_per_epoch = given
+
+    TFEpochIterator._enumerate_iterator = enumerated
 
 
 def _held(data: Any) -> Any:
@@ -196,3 +238,5 @@ def batch_of(arguments: dict[str, Any]) -> int | None:
 
 KERAS_BATCH = 32  # of `Model.fit`, for arrays
 tf.data.Dataset.__iter__ = _iterated
+if VERSION == 3:
+    _let_keras3_begin_within_an_epoch()

@@ -7,9 +7,12 @@ import numpy as np
 
 from backends.base import Backend
 from ringside_core.keras import tf
-from trainers.rows import row_hash
+from ringside_core.specs import RefusalError
+from trainers.rows import cut, row_hash
 
+_KEPT = 1000  # batches of an epoch whose rows are kept one by one
 _ODD = 6_364_136_223_846_793_005
+_MORE = 2**30  # than rows of a batch: every so many are the first row alone
 
 
 class RowLedger:
@@ -30,9 +33,12 @@ class RowLedger:
         with backend.scope():
             self._hash = make(0, aggregation=tf.VariableAggregation.SUM)
             self._rows = make(0, aggregation=tf.VariableAggregation.SUM)
-            self._factor = make(1, aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA)
+            only_first = tf.VariableAggregation.ONLY_FIRST_REPLICA
+            self._factor = make(1, aggregation=only_first)
+            self._batches = make(0, aggregation=only_first)
+            self._read = make([0] * _KEPT, aggregation=only_first)  # hashes of their first rows
 
-    def note(self, part: Any, rows: Any, number: int, size: int) -> None:
+    def note(self, part: Any, rows: Any, number: int, size: int, batch: Any) -> None:
         """Add the rows of a step; called in the step of each replica.
 
         Args:
@@ -40,7 +46,13 @@ class RowLedger:
             rows: how many of them count: 0 where the replica has none.
             number: of the replica.
             size: replicas.
+            batch: the global one.
         """
+        if self._backend.size > 1:
+            first, _, n = cut(batch, 0, _MORE)
+            place = tf.one_hot(tf.minimum(self._batches, _KEPT - 1), _KEPT, dtype=tf.int64)
+            self._read.assign_add(place * (row_hash(first) + tf.cast(n, tf.int64)))
+            self._batches.assign_add(1)
         some = tf.cast(tf.minimum(rows, 1), tf.int64)
         self._hash.assign_add(row_hash(part, number, size) * some * self._factor)
         self._factor.assign(self._factor * _ODD)
@@ -53,6 +65,33 @@ class RowLedger:
             self._hash.assign(0)
             self._rows.assign(0)
             self._factor.assign(factor)
+            self._batches.assign(0)
+            self._read.assign([0] * _KEPT)
+
+    def check_same_batches(self, epoch: int, *, before: int = 0) -> None:
+        """Refuse processes that have read different batches; all of them must call it.
+
+        Args:
+            epoch: from 0.
+            before: batches of it that were read before `begin`.
+
+        Raises:
+            RefusalError: with the number of the first one.
+        """
+        if self._backend.size == 1:
+            return
+        read = self._backend.local_values(self._read)[0]
+        differ = np.flatnonzero(read != self._backend.broadcast(read))
+        here = differ[0] if len(differ) else _KEPT
+        first = _KEPT - int(self._backend.all_reduce(np.array([float(_KEPT - here)]), "max")[0])
+        if first < _KEPT:
+            number = f"batch {before + first + 1}" if first < _KEPT - 1 else "a later batch"
+            raise RefusalError(
+                "Every process must read the same batches.",
+                received=f"other rows or another number of them, first in {number} of epoch "
+                f"{epoch + 1}",
+                advice="Seed what draws them, such as the np.random.default_rng() of a generator.",
+            )
 
     def least(self) -> int:
         """Rows of the replica that had fewest; all processes must call it."""

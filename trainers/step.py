@@ -122,7 +122,7 @@ class Steps:
             r, of = (0, 1) if tiled else (number, size)
             if training and self.ledger is not None and noted():
                 own, rows, _ = cut(batch, r, of)
-                self.ledger.note(own, 0 if tiled and number else rows, r, of)
+                self.ledger.note(own, 0 if tiled and number else rows, r, of, batch)
             if passes > 1 and self.at_tape:
                 raise RefusalError(
                     "Gradient accumulation adds gradients where an optimizer applies them.",

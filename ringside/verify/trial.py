@@ -391,7 +391,7 @@ def _plainly(call: FitCall, watch: Watch | None, backend: Any, draws: Draws) -> 
     def noting(batch: Any) -> Any:
         if not model.jit_compile:
             flat = [t for t in tf.nest.flatten(batch) if t is not None]
-            ledger.note(batch, rows_of(flat)[0], 0, 1)
+            ledger.note(batch, rows_of(flat)[0], 0, 1, batch)
         return draws.step(step)(batch)
 
     class Epochs(tf.keras.callbacks.Callback):

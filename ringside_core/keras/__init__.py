@@ -35,7 +35,6 @@ from ringside_core.keras.tensorflow import (
     own_of_step,
     python_of,
     random_seed,
-    seed_script,
     tf,
     with_rank,
 )
@@ -182,7 +181,6 @@ __all__ = [
     "same_chance",
     "scaled_loss",
     "schedule_as_it_is",
-    "seed_script",
     "seed_weights",
     "set_floatx",
     "set_generator",

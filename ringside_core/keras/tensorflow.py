@@ -8,15 +8,13 @@ Whoever starts a process sets it before TensorFlow is imported
 import contextlib
 import functools
 import os
-import random
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
-
 from ringside_core.memory import keep_freed_memory
+from ringside_core.seeds import SCRIPT_SEED
 from ringside_core.specs.keras_version import SWITCH, chosen_version, is_as_shipped
 
 VERSION = chosen_version(imported="tensorflow" in sys.modules)
@@ -100,7 +98,6 @@ __all__ = [
     "own_of_step",
     "python_of",
     "random_seed",
-    "seed_script",
     "tf",
     "with_rank",
 ]
@@ -140,14 +137,6 @@ def own_of_step(model: Any, step: str = "train_step") -> list[str]:
 
 # They need not look at weights, so padding might count.
 _COMPUTES = ("compute_loss", "compute_metrics")
-SCRIPT_SEED = 1_383_624_295
-
-
-def seed_script() -> None:
-    """Seed all global random numbers before a script, so that an unseeded one draws alike again."""
-    random.seed(SCRIPT_SEED)
-    np.random.seed(SCRIPT_SEED)
-    tf.random.set_seed(SCRIPT_SEED)
 
 
 def is_seeded() -> bool:

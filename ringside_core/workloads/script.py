@@ -20,7 +20,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ringside_core.keras import number_names_anew, seed_script, tf
+from ringside_core.keras import number_names_anew, tf
+from ringside_core.seeds import seed_script
 from ringside_core.specs import RefusalError, write_whole
 from ringside_core.text import plural
 from ringside_core.users_errors import in_one_line

@@ -34,14 +34,16 @@ def error(y: tf.Tensor, made: tf.Tensor) -> tf.Tensor:
 
 
 class Sentences(keras.layers.Layer):
-    """Words and their positions, which are looked up once for all sentences."""
+    """Words and their positions, the same in all sentences."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.words, self.places = keras.layers.Embedding(20, 3), keras.layers.Embedding(16, 3)
+        self.words = keras.layers.Embedding(20, 3)
+        # Not an Embedding: a norm of slices is taken before those of one row are added.
+        self.places = self.add_weight(shape=(16, 3), initializer="uniform")
 
     def call(self, words: tf.Tensor) -> tf.Tensor:
-        return self.words(words) + self.places(keras.ops.arange(16))
+        return self.words(words) + self.places
 
 
 class Distiller(keras.Model):
