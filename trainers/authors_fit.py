@@ -21,9 +21,11 @@ from ringside_core.keras import (
     tf,
     trainable_of,
 )
+from ringside_core.keras.part import in_python
 from ringside_core.specs import LedgerDigest, RecordInProgress, RefusalError, RunSpec
 from ringside_core.users_errors import in_one_line
 from ringside_core.workloads.augment import refusals_as_they_are
+from ringside_core.workloads.without_horovod import without_reductions
 from trainers import checkpoint
 from trainers.artifacts import Checkpoint, savers
 from trainers.build import weights_digest
@@ -131,6 +133,7 @@ class Totals:
 class FitDriver(Driver):
     """Drives a training whose numbers Keras tells."""
 
+    training: FitTraining  # type: ignore[assignment]
     logs: dict[str, Any]
 
     def _read_totals(self) -> tuple[dict[str, float], LedgerDigest, tuple[LedgerDigest, ...]]:
@@ -187,7 +190,7 @@ def train_call(
     backend.prepare_model(model)
     steps.begin(model, at_tape=call.gradients == "tape", each_step=_looks(call.callbacks))
     with backend.scope():
-        _make_variables(call)
+        make_variables(call)
     position = restored(record, model, backend, run_dir)
     again = begins_again(call.arguments)
     number_of, left_out = position.read or (1, 0)
@@ -302,7 +305,8 @@ class _Calls(_Quiet):
         super().__init__()
         self._call, self._steps, self._backend = call, steps, steps.backend
         self._learning = Learned(call.callbacks, call.model)
-        self._state = None
+        self._state: CallbackState | None = None
+        self._values: list[Any] = []
         self._before_epoch = 0  # updates of this run before the epoch's number 0
         self._begun_at = 0  # updates of this run when the epoch began
         resumed = position.epochs_done or position.begun is not None
@@ -427,7 +431,7 @@ def _looks(callbacks: Sequence[Any]) -> bool:
     return any(map(looks_at_steps, callbacks))
 
 
-def _make_variables(call: FitCall) -> None:
+def make_variables(call: FitCall) -> None:
     """Make the variables that the first step would make: replicas begin with the same ones.
 
     The step is traced on data of the same form, of which nothing is read.
@@ -443,10 +447,12 @@ def _make_variables(call: FitCall) -> None:
         return
     form, error = _form_of(call.arguments), ""
     if form is not None:
+        _check_without_horovod(model, form)
         step = partial(model.distribute_strategy.run, model.train_step)
-        function = tf.function(lambda batch: step(args=(batch,)), autograph=False)
+        function = tf.function(lambda batch: step(args=(batch,)))
         try:
-            function.get_concrete_function(form)
+            with refusals_as_they_are():
+                function.get_concrete_function(form)
         except RefusalError:
             raise
         except Exception as found:  # an author's eager step may be none for a graph
@@ -461,6 +467,21 @@ def _make_variables(call: FitCall) -> None:
             received=error or f"{unbuilt[0].name}, which has none yet, and a generator",
             advice="Call the model once on a batch, within ringside.scope(): model(x[:1]).",
         )
+
+
+def _check_without_horovod(model: Any, form: Any) -> None:
+    """Refuse a step of the author's that reduces itself; under a strategy Horovod would not run."""
+    if not has_own_step(model) or tf.distribute.has_strategy():
+        return
+    step = in_python(type(model).train_step)
+    try:
+        with refusals_as_they_are(), without_reductions():
+            alone = tf.function(lambda batch: step(model, batch))
+            alone.get_concrete_function(form)
+    except RefusalError:
+        raise
+    except Exception:  # the training's own trace says what is wrong
+        return
 
 
 def _form_of(arguments: dict[str, Any]) -> Any:

@@ -10,7 +10,6 @@ import pytest
 from ringside_core.keras import tf
 from ringside_core.specs import InputShard, RefusalError
 from ringside_core.workloads.batches import read_batches
-from ringside_core.workloads.fit_arguments import checked_arguments
 from ringside_core.workloads.pipeline import Pipeline
 from ringside_core.workloads.source import as_source, going_on
 from tests.training.feed import SEED, pipeline, rows_fed
@@ -124,8 +123,6 @@ def test_whole_batches_are_shuffled_and_the_rest_stays_last() -> None:
         planned = [ids for _, ids in _planned(spec, pipeline(Noisy()), number)]
         assert np.concatenate(planned).tolist() == order
 
-    kept = checked_arguments(None, Noisy(), shuffle=False).train
-    assert not kept.shuffled
     in_order = [example for _, example in fed(pipeline(Noisy(), shuffle=False), epochs=1)]
     assert in_order == list(range(COUNT))
 

@@ -13,10 +13,9 @@ from ringside_core.keras import tf
 from ringside_core.specs import InputShard, RefusalError
 from ringside_core.text import plural
 from ringside_core.workloads.dataset import take_apart
-from ringside_core.workloads.fit_arguments import checked_arguments
 from ringside_core.workloads.pipeline import Pipeline
 from ringside_core.workloads.randomness import SeededStream, drawing_from
-from ringside_core.workloads.source import ArraySource, StreamSource, as_source
+from ringside_core.workloads.source import StreamSource, as_source
 from tests.training.feed import BATCH, pipeline, rows_fed
 
 COUNT = 20
@@ -865,21 +864,6 @@ def test_ragged_rows_are_refused_and_the_advice_works() -> None:
     source = as_source(padded, what="training data")
     assert isinstance(source, StreamSource)
     np.testing.assert_array_equal(source.in_memory.arrays[0], [[1, 2, 3], [4, 5, 0], [6, 0, 0]])
-
-
-def test_ragged_arrays_are_refused_and_the_advice_works() -> None:
-    """As x of `fit`."""
-    ragged, y = tf.ragged.constant([[1, 2, 3], [4, 5], [6]]), np.zeros(3, np.float32)
-    model = tf.keras.Sequential([tf.keras.layers.Dense(1, input_shape=(3,))])
-    model.compile("sgd", "mse")
-
-    with pytest.raises(RefusalError, match=r"must be dense tensors.*RaggedTensor"):
-        checked_arguments(model, ragged, y)
-    with pytest.raises(RefusalError, match=r"must be dense tensors.*SparseTensor"):
-        checked_arguments(model, tf.sparse.from_dense(ragged.to_tensor()), y)
-    padded = checked_arguments(model, ragged.to_tensor(), y).train
-    assert isinstance(padded, ArraySource)
-    np.testing.assert_array_equal(padded.arrays[0], [[1, 2, 3], [4, 5, 0], [6, 0, 0]])
 
 
 def test_ragged_batches_of_preprocess_are_refused() -> None:
