@@ -228,7 +228,7 @@ def train_call(
     driver = FitDriver(training, record, [*proof, *saving, *listeners, *ending])  # type: ignore[arg-type]
     calls.driver = driver
     if position.epochs_done >= call.epochs:
-        return tf.keras.callbacks.History()
+        return call.no_history()
     with (
         Preemption.heard(ending),
         reading(data, backend.strategy_here),
@@ -381,6 +381,7 @@ class _Calls(_Quiet):
             self.model.stop_training = bool(self._backend.all_reduce(wanted, "max")[0])
 
     def _put_back(self) -> None:
+        assert self._state is not None
         checkpoint.put(self._values, self.model, self._backend)
         with self._backend.scope():
             self._learning.restore(self._state)

@@ -63,9 +63,10 @@ class Training:
     steps_per_execution: int = 1
     feed: str = ""  # what must not change when a run goes on; empty: trainers.resume says it
 
-    def place(self, *, epoch_is_over: bool) -> None:
-        """Planned data are found by their epoch and update."""
+    def place(self, *, epoch_is_over: bool) -> tuple[int, int] | None:
+        """None: planned data are found by their epoch and update."""
         del epoch_is_over
+        return None
 
 
 class Listener:
