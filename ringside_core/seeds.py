@@ -12,7 +12,7 @@ SCRIPT_SEED = 1_383_624_295
 
 
 def seed_script() -> None:
-    """Seed all global random numbers, TensorFlow's when it is imported; a script may do so later."""
+    """Seed all random numbers, TensorFlow's once it is imported; a script may seed them later."""
     random.seed(SCRIPT_SEED)
     np.random.seed(SCRIPT_SEED)
     if tensorflow := sys.modules.get("tensorflow"):

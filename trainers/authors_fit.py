@@ -21,9 +21,11 @@ from ringside_core.keras import (
     tf,
     trainable_of,
 )
+from ringside_core.keras.part import in_python
 from ringside_core.specs import LedgerDigest, RecordInProgress, RefusalError, RunSpec
 from ringside_core.users_errors import in_one_line
 from ringside_core.workloads.augment import refusals_as_they_are
+from ringside_core.workloads.without_horovod import without_reductions
 from trainers import checkpoint
 from trainers.artifacts import Checkpoint, savers
 from trainers.build import weights_digest
@@ -247,7 +249,7 @@ def train_call(
     driver = FitDriver(training, record, [*proof, *saving, *listeners, *ending])  # type: ignore[arg-type]
     calls.driver = driver
     if position.epochs_done >= call.epochs:
-        return tf.keras.callbacks.History()
+        return call.no_history()
     with (
         Preemption.heard(ending),
         reading(data, backend.strategy_here),
@@ -499,10 +501,12 @@ def make_variables(call: FitCall) -> None:
         return
     form, error = _form_of(call.arguments), ""
     if form is not None:
+        _check_without_horovod(model, form)
         step = partial(model.distribute_strategy.run, model.train_step)
-        function = tf.function(lambda batch: step(args=(batch,)), autograph=False)
+        function = tf.function(lambda batch: step(args=(batch,)))
         try:
-            function.get_concrete_function(form)
+            with refusals_as_they_are():
+                function.get_concrete_function(form)
         except RefusalError:
             raise
         except Exception as found:  # an author's eager step may be none for a graph
@@ -517,6 +521,21 @@ def make_variables(call: FitCall) -> None:
             received=error or f"{unbuilt[0].name}, which has none yet, and a generator",
             advice="Call the model once on a batch, within ringside.scope(): model(x[:1]).",
         )
+
+
+def _check_without_horovod(model: Any, form: Any) -> None:
+    """Refuse a step of the author's that reduces itself; under a strategy Horovod would not run."""
+    if not has_own_step(model) or tf.distribute.has_strategy():
+        return
+    step = in_python(type(model).train_step)
+    try:
+        with refusals_as_they_are(), without_reductions():
+            alone = tf.function(lambda batch: step(model, batch))
+            alone.get_concrete_function(form)
+    except RefusalError:
+        raise
+    except Exception:  # the training's own trace says what is wrong
+        return
 
 
 def _form_of(arguments: dict[str, Any]) -> Any:

@@ -1,6 +1,8 @@
 """What an author asks of `ringside.fit`: the arguments of `Model.fit`, by name."""
 
 import inspect
+import math
+from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -60,6 +62,14 @@ class FitCall:
     def steps_per_epoch(self) -> int | None:
         """Global batches of an epoch; None: not known before they are read."""
         return batches_of(self.arguments)
+
+    def no_history(self) -> Any:
+        """Keras' History of a training that is not made here: each number is NaN."""
+        history = tf.keras.callbacks.History()
+        history.set_model(self.model)
+        history.epoch = [self.first_epoch + epoch for epoch in range(self.epochs)]
+        history.history = defaultdict(lambda: [math.nan] * self.epochs)
+        return history
 
     def given(self, **arguments: Any) -> "FitCall":
         """The same call with other arguments; those that are None are left out."""

@@ -11,7 +11,6 @@ from ringside.verify.checks import training_ledger
 from ringside.verify.trace import Trace
 from ringside_core.keras import tf
 from ringside_core.specs import InputShard, RefusalError
-from ringside_core.workloads.fit_arguments import checked_arguments
 from ringside_core.workloads.pipeline import Pipeline
 from ringside_core.workloads.source import as_source
 from ringside_core.workloads.workload import Workload
@@ -207,61 +206,6 @@ def test_a_certificate_asks_for_each_example_once_in_each_pass() -> None:
     check = training_ledger({"rank-0": wrong}, wrong, synchronous=True)
     assert not check.passed
     assert "pass 2: example" in check.finding
-
-
-def numbered(count: int) -> Any:
-    """A data set of (x, y)."""
-    return tf.data.Dataset.from_tensor_slices(examples(count))
-
-
-@pytest.mark.parametrize("steps", [2, 7])
-def test_a_script_may_ask_for_it(steps: int) -> None:
-    """A data set that is repeated without end, wherever repeat() stands."""
-    repeated = numbered(20).shuffle(20).repeat().batch(4)
-    for data in (repeated, numbered(20).shuffle(20).batch(4, drop_remainder=True).repeat()):
-        asked = checked_arguments(None, data, steps_per_epoch=steps)
-
-        assert asked.train.steps_per_epoch == steps
-        assert asked.train.said == (
-            "its batches of 4 are taken apart: --global-batch says the size",
-            "its shuffle is a new order of all examples in each pass over the data",
-            f"an epoch is {steps} updates and goes on where the last one ended; batches go on over "
-            "the end of the data, so none is short",
-        )
-
-
-def test_a_pass_stays_a_pass() -> None:
-    """What is one pass over the data is what it was without `steps_per_epoch`."""
-    asked = checked_arguments(None, numbered(20).repeat().batch(4), steps_per_epoch=5)
-
-    assert asked.train.steps_per_epoch is None
-
-
-@pytest.mark.parametrize("steps", [5, 6])
-def test_what_is_nearly_a_pass_goes_on(steps: int) -> None:
-    """As in Keras: its batches go on over the end of 22 examples, so none is short."""
-    asked = checked_arguments(None, numbered(22).repeat().batch(4), steps_per_epoch=steps)
-
-    assert asked.train.steps_per_epoch == steps
-
-
-def test_arrays_go_on_as_in_keras() -> None:
-    """`Model.fit` goes on in them too, until it has made its passes."""
-    asked = checked_arguments(None, *examples(20), batch_size=4, steps_per_epoch=2)
-    assert asked.train.steps_per_epoch == 2
-    with pytest.raises(RefusalError, match="repeated without end"):
-        checked_arguments(None, *examples(20), batch_size=4, steps_per_epoch=7)
-
-
-@pytest.mark.parametrize("steps", [2, 7])
-def test_data_that_end_are_refused_and_the_advice_works(steps: int) -> None:
-    """Keras would run out of them."""
-    with pytest.raises(RefusalError, match="repeated without end") as told:
-        checked_arguments(None, numbered(20).shuffle(20).batch(4), steps_per_epoch=steps)
-
-    assert "repeat() behind the shuffle()" in str(told.value)
-    data = numbered(20).shuffle(20).repeat().batch(4)
-    assert checked_arguments(None, data, steps_per_epoch=steps).train.steps_per_epoch == steps
 
 
 def test_other_shards_are_refused(tmp_path: Path) -> None:

@@ -54,13 +54,13 @@ def test_two_ranks_train_as_one_process_does(flags: tuple[str, ...], tmp_path: P
     assert other == pytest.approx(alone, rel=1e-10)
 
 
-@pytest.mark.nightly
-def test_replicas_of_one_process_train_and_evaluate_alike(tmp_path: Path) -> None:
-    """A loss of one number for the batch: Keras divides others by the replicas, not this one."""
+@pytest.mark.parametrize("backend", ["mirrored", nightly("multi_worker_mirrored")])
+def test_strategies_train_and_evaluate_alike(backend: str, tmp_path: Path) -> None:
+    """By Keras' own fit. A loss of one number for the batch: Keras divides others by replicas."""
     alone = run(SERIAL, tmp_path)
     launch = ["ringside", "launch", str(SCRIPT), "--precision", "float64", "--run-dir", "run"]
     done = subprocess.run(
-        [*launch, "--backend", "mirrored", "--replicas", "2"],
+        [*launch, "--backend", backend, "--replicas", "2"],
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -68,7 +68,7 @@ def test_replicas_of_one_process_train_and_evaluate_alike(tmp_path: Path) -> Non
     )
     assert done.returncode == 0, done.stdout + done.stderr
 
-    (record,) = (tmp_path / "run" / "records").glob("*.json")
+    record, *_ = (tmp_path / "run" / "records").glob("*.json")
     last = json.loads(record.read_text())["epochs"][-1]
     found = {**last["train"], **{f"val_{name}": v for name, v in last["validation"].items()}}
     assert found == pytest.approx({name: alone[name] for name in found}, rel=1e-10)
@@ -98,6 +98,20 @@ def test_what_ringside_asks_of_keras_3_is_what_keras_means() -> None:
     done = subprocess.run(
         [sys.executable, str(SCRIPT.with_name("keras3_parts.py"))],
         env={**os.environ, "TF_USE_LEGACY_KERAS": "0", "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.endswith("all right\n"), done.stderr
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("legacy", ["0", nightly("1")])
+def test_a_fit_that_is_broken_off_goes_on_as_if_it_had_not_been(legacy: str) -> None:
+    """Within epochs and between them, of all kinds of data, and with `steps_per_epoch`."""
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT.with_name("resumed.py"))],
+        env={**os.environ, "TF_USE_LEGACY_KERAS": legacy, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         check=False,

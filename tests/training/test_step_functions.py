@@ -6,10 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from backends import make_backend
 from ringside_core.keras import optimizers_of, tf
-from ringside_core.specs import RefusalError
-from ringside_core.workloads.fit_arguments import checked_arguments
+from ringside_core.specs import RefusalError, Surroundings
 from ringside_core.workloads.step import step
+from tests.training.test_trainer import serial_spec
+from trainers.authors_fit import make_variables
+from trainers.fit_call import fit_call
+from trainers.step import Steps
 
 
 def rows(count: int) -> np.ndarray:
@@ -55,7 +59,7 @@ def test_what_a_step_uses_is_found_where_people_keep_it() -> None:
         assert layer in list(made.submodules)
 
 
-def unbuilt_step(*, fails: bool = False) -> tuple[Any, Any, Any]:
+def unbuilt_step() -> tuple[Any, Any, Any]:
     """A step function, the layer that normalises in its second model, and one it never calls."""
     layers = tf.keras.layers
     first, norm = tf.keras.Sequential([layers.Dense(5)]), layers.BatchNormalization()
@@ -67,8 +71,6 @@ def unbuilt_step(*, fails: bool = False) -> tuple[Any, Any, Any]:
     def train_step(x: Any, y: Any) -> Any:
         with tf.GradientTape() as tape:
             hidden = first(x, training=True)
-            if fails:
-                raise ValueError("no such thing")
             if tf.reduce_mean(hidden) > 1e6:
                 hidden = hidden * 0.5
             loss = tf.reduce_mean((second(hidden, training=True) - y) ** 2)
@@ -85,7 +87,11 @@ def test_models_that_a_step_calls_are_built_from_the_data_and_nothing_is_run() -
     train_step, norm, _ = unbuilt_step()
     x = rows(6)
 
-    model = checked_arguments(train_step, x, x[:, :1]).model
+    call = fit_call(train_step, x, x[:, :1])
+    model = call.model
+    with make_backend(serial_spec(), Surroundings()) as backend:
+        Steps(backend).take(model)
+        make_variables(call)
 
     shapes = [tuple(weight.shape) for weight in model.trainable_variables]
     assert sorted(shapes) == sorted([(2, 5), (5,), (5,), (5,), (5, 1), (1,)])
@@ -99,14 +105,6 @@ def test_models_that_a_step_calls_are_built_from_the_data_and_nothing_is_run() -
     assert (np.array(weight) != before).all()
 
 
-def test_a_step_that_fails_before_its_models_are_built_is_refused() -> None:
-    """With the error, and with what helps."""
-    train_step, *_ = unbuilt_step(fails=True)
-
-    with pytest.raises(RefusalError, match=r"must have weights.*no such thing.*model\(x\[:1\]\)"):
-        checked_arguments(train_step, rows(6), rows(6)[:, :1])
-
-
 def test_a_step_that_takes_more_than_a_batch_is_refused() -> None:
     """As Horovod's examples do, which broadcast after the first one."""
     held = tf.keras.optimizers.SGD()
@@ -115,7 +113,7 @@ def test_a_step_that_takes_more_than_a_batch_is_refused() -> None:
         return held, x, y, first_batch
 
     with pytest.raises(RefusalError, match=r"first_batch.*data of 2 parts"):
-        checked_arguments(step(train_step), rows(6), rows(6)[:, :1])
+        make_variables(fit_call(step(train_step), rows(6), rows(6)[:, :1]))
 
 
 def test_a_step_may_take_its_batch_apart_itself() -> None:

@@ -1,6 +1,5 @@
 """A program that still reduces by Horovod is refused before anything is trained, by every door."""
 
-import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -9,18 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from backends import make_backend
 from backends.horovod_ring import import_horovod
-from ringside.verify.preview import preview
 from ringside_core.keras import tf
-from ringside_core.specs import RecordInProgress, RefusalError, Surroundings
-from ringside_core.workloads.fit_arguments import checked_arguments
-from ringside_core.workloads.script import workload_of
+from ringside_core.specs import RefusalError
+from ringside_core.workloads.script import fit_of
 from ringside_core.workloads.without_horovod import without_reductions
 from ringside_core.workloads.workload import Workload
-from tests.training.test_trainer import serial_spec
+from trainers.authors_fit import make_variables
 from trainers.callbacks import Callbacks
-from trainers.prepare import prepare
+from trainers.fit_call import fit_call
 
 X, Y = np.ones((4, 2), np.float32), np.ones((4, 1), np.float32)
 
@@ -47,7 +43,7 @@ def test_a_script_s_optimizer_and_callbacks() -> None:
     callback = import_horovod().callbacks.BroadcastGlobalVariablesCallback(0)
 
     with pytest.raises(RefusalError) as told:
-        checked_arguments(compiled(wrapped()), X, Y, callbacks=[callback])
+        fit_call(compiled(wrapped()), X, Y, callbacks=[callback])
 
     assert "SGD in hvd.DistributedOptimizer, BroadcastGlobalVariablesCallback" in str(told.value)
     assert "docs/own-model.md" in str(told.value)
@@ -101,17 +97,13 @@ REDUCTIONS = {
 
 @pytest.mark.parametrize("by", REDUCTIONS)
 def test_a_step_of_one_s_own(by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is seen where the step is tried out, which is so under every backend; also by `check`."""
+    """It is seen where the step is traced before the training."""
     monkeypatch.setattr(sys, "path", list(sys.path))
     import_horovod()
     (tmp_path / "mine.py").write_text(REDUCING.replace("BY", REDUCTIONS[by]))
-    spec = serial_spec(workload=str(tmp_path / "mine.py"), global_batch=4, save="record")
-    record = RecordInProgress.begun(spec)
-    words = r"Received: hvd\.\w+ in a training step"
 
-    with make_backend(spec, Surroundings()) as backend, pytest.raises(RefusalError, match=words):
-        prepare(record, workload_of(spec.workload), backend, run_dir=tmp_path)
-    assert re.search(words, str(preview(spec)["obstacles"]))
+    with pytest.raises(RefusalError, match=r"Received: hvd\.\w+ in a training step"):
+        make_variables(fit_of(str(tmp_path / "mine.py")))
 
 
 def test_horovod_works_again_afterwards() -> None:

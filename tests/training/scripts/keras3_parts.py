@@ -19,7 +19,6 @@ from ringside_core.keras import (
     slot_names,
     tf,
 )
-from ringside_core.workloads.fit_arguments import checked_arguments
 from ringside_core.workloads.randomness import SeededStream, drawing_from
 from ringside_core.workloads.unbuilt import build_by_step
 from ringside_core.workloads.workload import Workload
@@ -332,16 +331,7 @@ def layers_that_a_step_makes_are_alike() -> None:
     assert found == [["dense_1", "bfloat16"]] * 2, found
 
 
-def a_batch_size_beside_a_data_set_says_nothing() -> None:
-    """As in Keras 3; legacy Keras refuses it."""
-    batches = tf.data.Dataset.range(8).map(lambda n: (tf.cast(n, tf.float32)[None], 0.0)).batch(4)
-    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
-    model.compile("sgd", "mse")
-    assert checked_arguments(model, batches, batch_size=2).global_batch == 4
-
-
 for check in (
-    a_batch_size_beside_a_data_set_says_nothing,
     layers_that_a_step_makes_are_alike,
     images_are_rotated_in_float64,
     the_data_draw_alike_on_every_rank,

@@ -348,6 +348,37 @@ def unweighted(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
     )
 
 
+def asked(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
+    """Weights of classes beside both kinds of metrics; a part of the validation, every other time.
+
+    Then steps in Python, over labels of which a filter leaves some.
+    """
+    tf.keras.utils.set_random_seed(17)
+    with scope():
+        model = net()
+        model.compile(tf.keras.optimizers.SGD(0.1), "mse", ["mae"], weighted_metrics=["mse"])
+    (x, y), (held_out, wanted) = data(19), data(20, 33)
+    history = fit(
+        model,
+        x,
+        (y > 0).astype(float),
+        batch_size=BATCH,
+        epochs=4,
+        shuffle=False,
+        verbose=0,
+        class_weight={0: 1.0, 1: 2.0},
+        validation_data=(held_out, wanted),
+        validation_batch_size=7,
+        validation_steps=3,
+        validation_freq=2,
+    )
+    with scope():
+        model.compile(tf.keras.optimizers.SGD(0.1), "mse", run_eagerly=True)
+    some = tf.data.Dataset.from_tensor_slices((x, y)).filter(lambda x, y: y[0] < 1).batch(BATCH)
+    history.history["eager"] = fit(model, some, verbose=0).history["loss"]
+    return model, history
+
+
 def saved(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
     """A file keeps of "accuracy" what the training has made of it: here, of numbered classes."""
     tf.keras.utils.set_random_seed(15)
@@ -532,7 +563,7 @@ def named(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
 PROGRAMS = (
     *(decided, stepwise, staged, own_step, looped),
     *(held, endless, padded, drawn, unbuilt, within, unweighted, saved, added),
-    *(without_call, unlabelled, named),
+    *(without_call, unlabelled, named, asked),
 )
 
 
