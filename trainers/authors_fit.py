@@ -22,6 +22,7 @@ from ringside_core.keras import (
 )
 from ringside_core.specs import LedgerDigest, RecordInProgress, RefusalError, RunSpec
 from ringside_core.workloads.augment import refusals_as_they_are
+from ringside_core.workloads.script import no_history
 from trainers import checkpoint
 from trainers.artifacts import Checkpoint, savers
 from trainers.build import weights_digest
@@ -134,7 +135,7 @@ class FitDriver(Driver):
     def _read_totals(self) -> tuple[dict[str, float], LedgerDigest, tuple[LedgerDigest, ...]]:
         told = {k: v for k, v in _numbers(self.logs).items() if not k.startswith("val_")}
         rows, hashed = self.training.totals.ledger.read()
-        return told, LedgerDigest(count=rows, id_sum=0, id_hash=f"{hashed:016x}"), ()
+        return told, LedgerDigest(count=rows, id_sum=0, id_hash=f"{hashed:016x}", of_rows=True), ()
 
     def _validate(self) -> tuple[dict[str, float], int]:
         found = _numbers(self.logs)
@@ -218,7 +219,7 @@ def train_call(
     driver = FitDriver(training, record, [*proof, *saving, *listeners, *ending])  # type: ignore[arg-type]
     calls.driver = driver
     if position.epochs_done >= call.epochs:
-        return tf.keras.callbacks.History()
+        return no_history(call)  # its training was over before the restart
     with Preemption.heard(ending), reading(data), refusals_as_they_are():
         driver.start()
         history = _fitted(call, calls, watching, position)
