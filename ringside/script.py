@@ -240,7 +240,12 @@ def run_whole(
         must_train_all_fits(spec.workload_options)
     steps = None
     if trial is None or not trial.plain:
-        steps = Steps(trained_on(spec, backend), reduces=spec.ablation != "no_reduction")
+        steps = Steps(
+            trained_on(spec, backend),
+            passes=spec.gradient_accumulation_steps,
+            draws=None if trial is None else spec.seed,
+            reduces=spec.ablation != "no_reduction",
+        )
     _session = _Session(
         *(backend, steps, spec.workload, record, surroundings, run_dir, reporter),
         launched=True,
@@ -375,7 +380,7 @@ def _begun() -> _Session:
         end_process(0)
         raise AssertionError
     atexit.register(stack.close)
-    steps = Steps(backend)
+    steps = Steps(backend, passes=spec.gradient_accumulation_steps)
     return _Session(backend, steps, name, record, surroundings, run_dir, reporter, launched=False)
 
 

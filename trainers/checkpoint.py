@@ -298,7 +298,7 @@ def _position(arrays: dict[str, NDArray[Any]]) -> Position:
     if "batches" not in arrays:
         ended = bool(arrays.get("ended", False))
         return Position(
-            epochs_done, feed=feed, ended=ended, learned=learned, replicas=replicas, read=read
+            epochs_done, feed=feed, ended=ended, learned=learned, replicas=replicas, place=place
         )
     totals = tuple(arrays[name] for name in sorted(arrays) if name.startswith("total_"))
     begun = BegunEpoch(_count(arrays["batches"]), str(arrays["feed"]), totals, arrays.get("fed"))

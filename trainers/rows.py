@@ -189,9 +189,23 @@ def gathered(part: Part, x: Any) -> Any:
     Args:
         part: in whose step it is called.
         x: [rows of this replica, …].
+
+    Returns:
+        [n, …]; of rows that stand several times, each once.
+
+    Raises:
+        RefusalError: a pass has a part of the rows only.
     """
+    if part.pending is not None and not part.whole:
+        raise RefusalError(
+            "ringside.gather needs a step that is run in one pass.",
+            received="gradient accumulation",
+            advice="Train it without gradient accumulation.",
+        )
     x = tf.convert_to_tensor(x)
     whole = _floats(part, x) if x.dtype.is_floating else _spread_and_summed(part, x)
+    if part.tiled:
+        whole = whole[:: part.size]
     if hasattr(x, "_keras_logits"):  # Keras takes a cross-entropy from these where it finds them
         whole._keras_logits = gathered(part, x._keras_logits)
     return whole
@@ -214,10 +228,11 @@ def _with_gradient_times(x: Any, factor: Any) -> Any:
 def _spread_and_summed(part: Part, x: Any) -> Any:
     """Each replica's rows at their places among zeros, added over replicas."""
     own = tf.cast(x, tf.int32) if x.dtype == tf.bool else x
-    n, rows = tf.convert_to_tensor(part.n), tf.convert_to_tensor(part.rows)
+    held = part.n if part.held is None else part.held
+    n, rows = tf.convert_to_tensor(held), tf.convert_to_tensor(part.rows)
     places = tf.range(tf.minimum(part.number, n), n, part.size)[:, None]
     spread = tf.scatter_nd(places, own[:rows], tf.concat([[n], tf.shape(own)[1:]], 0))
-    static = part.n if isinstance(part.n, int) else None
+    static = held if isinstance(held, int) else None
     spread = tf.ensure_shape(spread, [static, *own.shape[1:]])
     with part.together():
         return tf.cast(part.total([spread])[0], x.dtype)

@@ -5,7 +5,7 @@ Keras' own `fit`, `evaluate` and `predict` call it: `Steps.take` sets `train_ste
 """
 
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from typing import Any
 
@@ -22,6 +22,7 @@ from ringside_core.keras import (
     tf,
     variables_of,
 )
+from ringside_core.keras.draws import Draws, drawing
 from ringside_core.keras.part import Part, floating, here, in_python, times
 from ringside_core.specs import RefusalError
 from trainers.row_ledger import RowLedger
@@ -42,20 +43,36 @@ class Steps:
         each_step: what Keras' own training step returns is over all replicas at each step, as
             callbacks that look at batches need it; else it is so at the end of an epoch.
         ledger: of the rows that are trained; None: none is kept.
+        passes: in how many a replica runs its rows, one after the other, for one update.
+        draws: of the random numbers by row, for certificates; None: each replica draws its own.
+        tiled: a trial, of global batches in which each row of the author's stands as often as there
+            are replicas, one after the other: each trains the author's whole batch.
         used: the variables that training steps use, by id; known once a step was traced.
     """
 
-    def __init__(self, backend: Backend, *, ledger: bool = True, reduces: bool = True) -> None:
-        """Change no model yet.
+    def __init__(
+        self,
+        backend: Backend,
+        *,
+        ledger: bool = True,
+        passes: int = 1,
+        draws: int | None = None,
+        reduces: bool = True,
+    ) -> None:
+        """See the class.
 
         Args:
-            backend: started.
-            ledger: whether to keep one.
+            backend: on whose replicas the steps run.
+            ledger: whether one is kept.
+            passes: see the class.
+            draws: seed of numbers by row.
             reduces: whether gradients are added over replicas; to see what that costs.
         """
-        self._reduces = reduces
-        self.backend, self.at_tape, self.each_step, self.tiled = backend, False, False, False
+        self.backend, self.passes, self._reduces = backend, passes, reduces
+        self.at_tape = self.each_step = self.tiled = False
         self.ledger = RowLedger(backend) if ledger else None
+        with backend.scope():
+            self.draws = None if draws is None else Draws(draws)
         self.used: dict[int, Any] = {}
         self._models: list[Any] = []
         self._evaluating = False
@@ -97,32 +114,59 @@ class Steps:
         def step(batch: Any) -> Any:
             self._settle()
             number = backend.static_replica_number()
-            own, rows, n = cut(batch, number, size)
+            tiled, passes = self.tiled and size > 1, self.passes if training else 1
+            r, of = (0, 1) if tiled else (number, size)
             if training and self.ledger is not None and noted():
-                self.ledger.note(own, rows, number, size)
-            if size == 1:
-                returned = in_python(author)(own)
+                own, rows, _ = cut(batch, r, of)
+                self.ledger.note(own, 0 if tiled and number else rows, r, of)
+            if passes > 1 and self.at_tape:
+                raise RefusalError(
+                    "Gradient accumulation adds gradients where an optimizer applies them.",
+                    received='gradients="tape"',
+                    advice="Choose one of the two.",
+                )
+            if size == passes == 1:
+                with nullcontext() if self.draws is None else drawing(self.draws):
+                    returned = in_python(author)(batch)
                 self._note_used()
                 return returned
-            part = Part(
-                number,
-                size,
-                rows,
-                n,
-                backend.sum_gradients if self._reduces else _not_added,
-                backend.sum_tensors,
-                at_tape=training and self.at_tape,
-                merge=merge(),
-            )
-            # After its tape, each replica updates its own copies: in a `tf.cond` too.
-            part.alone = part.at_tape and backend.let_replicas_update_alone()
-            before = [(v, tf.identity(v)) for v in kept()] if _may_be_none(n, size) else []
-            with part.running():
-                returned = in_python(author)(own)
-            for v, old in before:
-                v.assign(tf.where(rows > 0, v, old))
+            parts: list[Part] = []
+            told: list[Any] = []
+            pending: dict[int, Any] | None = {} if passes > 1 else None
+            drawn = self.draws.position() if self.draws is not None else None
+            for k in range(passes):
+                if k and self.draws is not None:
+                    self.draws.rewind(drawn)
+                place, ways = r + k * of, passes * of
+                with tf.control_dependencies(_tensors(pending or {})):  # one pass at a time
+                    own, rows, n = cut(batch, place, ways)
+                held = _rows_of_pass(n, k, size, passes) if passes > 1 else None
+                part = Part(
+                    number,
+                    size,
+                    rows,
+                    n,
+                    backend.sum_gradients if self._reduces else _not_added,
+                    backend.sum_tensors,
+                    at_tape=training and self.at_tape,
+                    merge=merge(),
+                    tiled=tiled,
+                    held=rows * size if tiled else held,
+                    pending=pending,
+                    last=k == passes - 1,
+                )
+                by_row = (place, ways) if self.draws is not None else (number, size)
+                # After its tape, each replica updates its own copies: in a `tf.cond` too.
+                part.alone = part.at_tape and backend.let_replicas_update_alone()
+                may_be_none = _may_be_none(n, size * passes)
+                before = [(v, tf.identity(v)) for v in kept()] if may_be_none else []
+                with part.running(), drawing(self.draws, *by_row, rows, n):
+                    told.append(in_python(author)(own))
+                for v, old in before:
+                    v.assign(tf.where(rows > 0, v, old))
+                parts.append(part)
             self._note_used()
-            return self._for_keras(part, returned)
+            return self._for_keras(parts, told)
 
         return step
 
@@ -134,12 +178,20 @@ class Steps:
                 variable = whole() if callable(whole) else variable
             self.used[id(variable)] = variable
 
-    def _for_keras(self, part: Part, returned: Any) -> Any:
+    def _for_keras(self, parts: list[Part], told: list[Any]) -> Any:
+        part, returned = parts[-1], told[-1]
         if not part.merge:  # Keras wants one number at least; `_epoch_logs` tells the others
             return {"loss": tf.zeros([1] if VERSION == 3 else [], tf.keras.backend.floatx())}
         if returned is None:  # a step function may return nothing
             return returned
-        shared = tf.nest.map_structure(lambda v: times(floating(v), part.share), returned)
+        shares = [part.share for part in parts]
+
+        def counted(*values: Any) -> Any:
+            if any(values[-1] is result for result in part.results):
+                return times(floating(values[-1]), sum(shares))
+            return sum(times(floating(v), s) for v, s in zip(values, shares, strict=True))
+
+        shared = tf.nest.map_structure(counted, *told)
         if not self.backend.in_strategy:
             return tf.nest.pack_sequence_as(shared, part.total(tf.nest.flatten(shared)))
         if VERSION == 2:  # Keras sums them over replicas
@@ -214,7 +266,7 @@ class Steps:
             return
         held[_TAKEN] = True
         self._models.append(model)
-        several = self.backend.num_replicas > 1
+        several = self.backend.num_replicas > 1 or self.passes > 1
 
         def with_metrics(step: Callable[..., Any]) -> Callable[..., Any]:
             def run(*args: Any) -> Any:
@@ -334,8 +386,10 @@ class Steps:
             if part is None:
                 return upstream(*args, **kwargs)
             states = [raw(v) for v in metric.variables]
-            whole = by_author and any(map(_has_rows, (*args, *kwargs.values())))
-            if not whole and not _may_be_none(part.n, part.size):
+            of_rows = any(map(_has_rows, (*args, *kwargs.values())))
+            whole = by_author and of_rows
+            undone = (part.tiled and of_rows) or _may_be_none(part.n, part.size * self.passes)
+            if not whole and not undone:
                 return upstream(*args, **kwargs)
             before = [tf.identity(v) for v in states]
             if whole:  # its state may be no sum over rows: replica 0 counts the whole batch
@@ -347,23 +401,30 @@ class Steps:
                     )
                 finally:
                     part.whole = False
-                for v in states if part.number else ():
-                    v.assign(tf.zeros_like(v))  # states are added, also those begun at a minimum
+                for v, old in zip(states, before, strict=True):
+                    if part.number:  # states are added, also those begun at a minimum
+                        v.assign(tf.zeros_like(v))
+                    elif part.held is not None:
+                        v.assign(tf.where(part.held > 0, v, old))
             else:
                 upstream(*args, **kwargs)
                 for v, old in zip(states, before, strict=True):
-                    v.assign(tf.where(part.rows > 0, v, old))
+                    v.assign(tf.where(part.counts if of_rows else part.rows > 0, v, old))
             return None
 
         held["update_state"] = update_state
-        if self.backend.in_strategy and VERSION == 2:
-            return  # Keras sums a strategy's states itself
         result = metric.result
 
         def over_replicas() -> Any:
             part = here()
             if part is None or not part.merge:
                 return result()
+            value = result() if self.backend.in_strategy and VERSION == 2 else summed(part)
+            part.results += tf.nest.flatten(value)
+            return value
+
+        def summed(part: Part) -> Any:
+            """Of a strategy's metrics, legacy Keras does it."""
             states = [raw(v) for v in metric.variables]
             own = [tf.identity(v) for v in states]
             with part.together():
@@ -390,6 +451,17 @@ def _whole(part: Part, value: Any) -> Any:
 def _made(variable: Any) -> int:
     """In the order in which variables were made, the same in every process. Private: 2.21."""
     return int(variable._unique_id.rpartition("_")[2])
+
+
+def _tensors(pending: dict[int, Any]) -> list[Any]:
+    flat = tf.nest.flatten(list(pending.values()), expand_composites=True)
+    return [t for t in flat if t is not None]
+
+
+def _rows_of_pass(n: Any, k: int, size: int, passes: int) -> Any:
+    """How many of n rows all replicas have in pass k: runs of `size`, each `passes`-th one."""
+    least, most = (min, max) if isinstance(n, int) else (tf.minimum, tf.maximum)
+    return n // (size * passes) * size + least(most(n % (size * passes) - size * k, 0), size)
 
 
 def _may_be_none(n: Any, size: int) -> bool:

@@ -319,7 +319,8 @@ class _Judge:
         jobs = []
         saved = runs.done[label].folder / CASES / UPDATES / "checkpoint.before.npz"
         if saved.exists():
-            asked = runs.asked.replace(resume_from=str(saved.absolute()))
+            drawn = runs.single(self._reference, UPDATES).meta["drawn"][0]
+            asked = runs.asked.replace(resume_from=str(saved.absolute()), drawn=drawn)
             jobs.append(runs.job(f"{label} resumed", spec, asked))
         if not self._not_in_float64 and spec.precision != "float64":
             states = trace_of(runs.done["plain-narrow"].folder, UPDATES, "rank-0")

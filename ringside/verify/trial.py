@@ -36,6 +36,7 @@ from ringside_core.keras import (
     trainable_of,
     weights_of,
 )
+from ringside_core.keras.draws import Draws
 from ringside_core.specs import RecordInProgress
 from ringside_core.users_errors import of_users
 from ringside_core.workloads.registry import fit_number
@@ -67,6 +68,7 @@ class Trial:
         """
         self._request, self._record, self._run_dir, self._fit = request, record, run_dir, fit
         self.reached = 0
+        self._draws = Draws(record.spec.seed) if request.plain else None
 
     @property
     def plain(self) -> bool:
@@ -103,6 +105,7 @@ class Trial:
     def _watched(self, case: str, call: FitCall, session: Any) -> None:
         trace = Trace()
         watch = Watch(trace, call, None if self.plain else session.backend)
+        watch.draws = self._draws or session.steps.draws
         updates = case == UPDATES
         if updates and self._request.states:
             watch.states = Trace.read(Path(self._request.states))
@@ -149,7 +152,8 @@ class Trial:
     def _train(self, case: str, call: FitCall, session: Any, watch: "Watch | None") -> Any:
         watching = [] if watch is None else [watch]
         if self.plain:
-            return _plainly(call, watch, session.backend)
+            assert self._draws is not None
+            return _plainly(call, watch, session.backend, self._draws)
         spec = self._record.spec.replace(
             save="all" if case == UPDATES and not self._request.resume_from else "record",
             epochs=call.epochs,
@@ -159,6 +163,8 @@ class Trial:
         record = RecordInProgress.begun(spec, task=self._record.task, rank=self._record.rank)
         session.backend.spec = spec
         session.steps.tiled = case == TILED
+        if case == UPDATES and self._request.resume_from:
+            session.steps.draws.rewind(self._request.drawn)
         try:
             history = train_call(
                 call,
@@ -194,7 +200,10 @@ class Watch(tf.keras.callbacks.Callback):
         each: after each update; else after the last one.
         states: each update begins from the state of this trace before it; None: from its own.
         ledgers: (rows, their hash) of each epoch.
+        draws: by row.
     """
+
+    draws: Draws
 
     def __init__(self, trace: Trace, call: FitCall, backend: Any) -> None:
         """Note nothing yet.
@@ -214,6 +223,7 @@ class Watch(tf.keras.callbacks.Callback):
         self._gaps: list[float] = []
         self._told: list[dict[str, float]] = []
         self._updates: list[int] = []
+        self._drawn: list[int] = []
 
     def before(self) -> None:
         """The author's model is evaluated as it is."""
@@ -244,6 +254,7 @@ class Watch(tf.keras.callbacks.Callback):
         trace.meta |= {
             "updates": self._updates,
             "ledgers": self.ledgers,
+            "drawn": self._drawn,
             "every": self._stride,
             "bits": lowest_bits(model),
             "trained": {name: id(v) in trained for name, v in self._named()},
@@ -264,6 +275,7 @@ class Watch(tf.keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """Note what Keras tells."""
         self._updates.append(self._in_epoch)
+        self._drawn.append(self.draws.count())
         values = {name: np.asarray(value) for name, value in (logs or {}).items()}
         self._told.append({n: float(v.reshape(())) for n, v in values.items() if v.size == 1})
 
@@ -369,28 +381,29 @@ def _apart(first: NDArray[Any], other: NDArray[Any]) -> float:
     return largest if np.isfinite(largest) else float("inf")
 
 
-def _plainly(call: FitCall, watch: Watch | None, backend: Any) -> Any:
-    """Keras' own `fit`; its training step also adds up a hash of the rows that it gets."""
+def _plainly(call: FitCall, watch: Watch | None, backend: Any, draws: Draws) -> Any:
+    """Keras' own `fit`. Its step draws for certificates, and adds up a hash of the rows it gets."""
     model = call.model
     make_variables(call)
-    if watch is None or model.jit_compile:
-        return model.fit(**call.given(callbacks=[watch] if watch else []).arguments)
     ledger, step = RowLedger(backend), model.train_step
 
     def noting(batch: Any) -> Any:
-        flat = [t for t in tf.nest.flatten(batch) if t is not None]
-        ledger.note(batch, rows_of(flat)[0], 0, 1)
-        return step(batch)
+        if not model.jit_compile:
+            flat = [t for t in tf.nest.flatten(batch) if t is not None]
+            ledger.note(batch, rows_of(flat)[0], 0, 1)
+        return draws.step(step)(batch)
 
     class Epochs(tf.keras.callbacks.Callback):
         def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-            rows, found = ledger.read()
-            watch.ledgers.append((rows, f"{found:016x}"))
+            if watch is not None:
+                rows, found = ledger.read()
+                watch.ledgers.append((rows, f"{found:016x}"))
             ledger.begin()
 
+    watching = [Epochs()] if watch is None else [Epochs(), watch]
     vars(model)["train_step"], model.train_function = noting, None
     try:
-        return model.fit(**call.given(callbacks=[Epochs(), watch]).arguments)
+        return model.fit(**call.given(callbacks=watching).arguments)
     finally:
         del vars(model)["train_step"]
         model.train_function = None

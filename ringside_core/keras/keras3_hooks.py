@@ -3,7 +3,8 @@
 Changed here, each only within a step (`part.within`):
 
 - `Optimizer.apply`, `LossScaleOptimizer.apply`, `_all_reduce_sum_gradients`: gradients × share are
-  summed before they are clipped and looked at for an overflow; Keras sums them after that.
+  summed before they are clipped and looked at for an overflow; Keras sums them after that. Of
+  several passes, the last one updates.
 - `Loss.__call__`: a mean over the own rows.
 - `Mean.update_state`, `Sum.update_state`: a single number counts by the share.
 """
@@ -14,7 +15,7 @@ from typing import Any
 
 import keras
 
-from ringside_core.keras.part import Part, mean_over_own_rows, shared, update, within
+from ringside_core.keras.part import Part, mean_over_own_rows, postponed, shared, update, within
 from ringside_core.keras.tensorflow import tf
 
 _thread = threading.local()  # a strategy traces each replica in a thread of its own
@@ -36,10 +37,12 @@ def _apply(
     elif not optimizer.built:  # outside of the graph, as legacy Keras does
         with tf.init_scope():
             optimizer.build(trainable_variables)
+    if postponed(part, grads := list(grads), variables):
+        return None
     if (inner := getattr(optimizer, "inner_optimizer", None)) is not None:
         # A strategy calls it in threads of its own, where no step is known.
         vars(inner)["_all_reduce_sum_gradients"] = lambda pairs: pairs
-    gradients = shared(part, list(grads), [getattr(v, "value", v) for v in variables])
+    gradients = shared(part, grads, [getattr(v, "value", v) for v in variables])
     _thread.applying = True
     try:
         return upstream(optimizer, gradients, trainable_variables, **kwargs)

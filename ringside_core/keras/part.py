@@ -47,6 +47,13 @@ class Part:
             applies them.
         alone: replicas change their own copies of variables, and do not wait for each other.
         merge: a metric's result is over all replicas already within the step.
+        tiled: every row stands `size` times in the global batch, so each replica's rows are all n
+            of the author's batch.
+        held: rows that all replicas have in this pass; None: n.
+        pending: gradients × shares of the passes before, by the key of the variable; None: the step
+            is run in one pass.
+        last: no pass follows, so an optimizer updates.
+        results: of metrics that the step was told.
         whole: a metric is being given all replicas' rows.
     """
 
@@ -59,6 +66,12 @@ class Part:
     at_tape: bool = False
     merge: bool = False
     alone: bool = False
+    tiled: bool = False
+    held: Any = None
+    pending: dict[int, Any] | None = None
+    last: bool = True
+    results: list[Any] = field(default_factory=list)
+    updates: int = 0
     whole: bool = False
     graph: Any = None
     added: set[int] = field(default_factory=set)
@@ -66,15 +79,25 @@ class Part:
 
     @functools.cached_property
     def share(self) -> Any:
-        """Rows ÷ n, a float64 scalar; all shares add up to 1."""
+        """How much it counts, a float64 scalar; all shares add up to 1."""
+        return self.portion / self.size if self.tiled else self.portion
+
+    @functools.cached_property
+    def portion(self) -> Any:
+        """Rows ÷ n, a float64 scalar: how much of a sum over the author's batch its rows have."""
         return tf.cast(self.rows, tf.float64) / tf.cast(self.n, tf.float64)
+
+    @property
+    def counts(self) -> Any:
+        """Whether metrics count its rows, of those that stand several times the first ones."""
+        return self.number == 0 if self.tiled else self.rows > 0
 
     @contextmanager
     def running(self) -> Iterator[None]:
         """Within this block of a thread, a step runs on this part."""
         before = here()
         _here.part, self.graph = self, tf.compat.v1.get_default_graph()
-        self.share  # noqa: B018  # made in this graph: a branch may be the first to ask for it
+        self.share, self.portion  # noqa: B018  # made here: a branch may be the first to ask
         try:
             yield
         finally:
@@ -152,13 +175,63 @@ def shared(
     """
     gradients = list(gradients)
     todo = [k for k, v in enumerate(variables) if not (part.at_tape and key(v) in part.added)]
-    counted = [times(gradients[k], part.share) for k in todo]
+    kept = part.pending or {}
+    counted = [_sum(_counted(part, gradients[k]), kept.get(key(variables[k]))) for k in todo]
     if part.size > 1 and todo:
         with part.together():
             counted = part.reduce(counted, [variables[k] for k in todo], upstream)
     for k, gradient in zip(todo, counted, strict=True):
         gradients[k] = gradient
     return gradients
+
+
+def postponed(part: Part, gradients: Sequence[Any], variables: Sequence[Any]) -> bool:
+    """Whether an update waits for the passes that follow; then its gradients are kept.
+
+    Args:
+        part: of a pass.
+        gradients: of this pass.
+        variables: in the same order.
+
+    Raises:
+        RefusalError: the step updates more than once.
+    """
+    if part.last or part.pending is None:
+        return False
+    part.updates += 1
+    if part.updates > 1:
+        raise RefusalError(
+            "A step that is run in several passes must update once.",
+            received="a step that applies gradients more than once",
+            advice="Train it without gradient accumulation.",
+        )
+    for gradient, variable in zip(gradients, variables, strict=True):
+        kept = part.pending.get(key(variable))
+        part.pending[key(variable)] = _sum(_counted(part, gradient), kept)
+    return True
+
+
+def _counted(part: Part, gradient: Any) -> Any:
+    """A gradient × the share. Of slices that are equal in all replicas, one counts for all.
+
+    Keras 3 squares slices of the same row one by one: those of halves would be another square.
+    """
+    if part.tiled and isinstance(gradient, tf.IndexedSlices):
+        return times(gradient, part.portion * (part.number == 0))
+    return times(gradient, part.share)
+
+
+def _sum(first: Any, second: Any) -> Any:
+    """Of two gradients, tensors or slices; None where a variable has none."""
+    if first is None or second is None:
+        return second if first is None else first
+    if isinstance(first, tf.IndexedSlices) and isinstance(second, tf.IndexedSlices):
+        values, indices = (
+            tf.concat([getattr(first, name), getattr(second, name)], 0)
+            for name in ("values", "indices")
+        )
+        return tf.IndexedSlices(values, indices, first.dense_shape)
+    return tf.convert_to_tensor(first) + tf.convert_to_tensor(second)
 
 
 def key(variable: Any) -> int:
@@ -187,11 +260,11 @@ def floating(value: Any) -> Any:
 def mean_over_own_rows(
     part: Part, upstream: Callable[..., Any], loss: Any, *args: Any, **kwargs: Any
 ) -> Any:
-    """Of `Loss.__call__`: of a sum over the own rows, the part that the share leaves whole."""
+    """Of `Loss.__call__`: of a sum over the own rows, what the share leaves whole."""
     value = upstream(loss, *args, **kwargs)
     if loss.reduction != "sum":
         return value
-    return tf.math.divide_no_nan(value, tf.cast(part.share, value.dtype))
+    return tf.math.divide_no_nan(value, tf.cast(part.portion, value.dtype))
 
 
 def _is_variable(source: Any) -> bool:
@@ -217,7 +290,7 @@ def _gradient(
         return _added(part, upstream, tape, target, sources, output_gradients, *args, **kwargs)
     if output_gradients is None and any(_rank(t) for t in tf.nest.flatten(target)):
         # The gradient of several losses is that of their sum, of which the share must not be taken.
-        whole = tf.math.reciprocal_no_nan(part.share)
+        whole = tf.math.reciprocal_no_nan(part.portion)
         output_gradients = tf.nest.map_structure(
             lambda t: tf.ones_like(t) * (tf.cast(whole, t.dtype) if _rank(t) else 1), target
         )
@@ -254,9 +327,10 @@ def _added(
 ) -> Any:
     """The gradient of the whole global batch, in all replicas."""
     some = tf.cast(part.rows > 0, tf.float64)
+    of_sum = tf.math.divide_no_nan(part.share, part.portion)
 
     def weight(t: Any, given: Any = None) -> Any:
-        factor = some if given is None and _rank(t) else part.share
+        factor = of_sum if given is None and _rank(t) else part.share
         return times(tf.ones_like(t) if given is None else given, factor)
 
     if output_gradients is None:

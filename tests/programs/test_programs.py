@@ -13,7 +13,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -38,7 +38,7 @@ class Program:
     """What a program declares.
 
     Attributes:
-        kind: equal to plain Keras; coupled: to that of the same slices alone; refused; chance.
+        kind: equal to plain Keras; coupled: to that of the same slices alone; refused.
         sentence: words that a refusal holds.
         keras3: also, or only, runs under Keras 3.
         gradients: where they must be added to be equal.
@@ -109,23 +109,31 @@ def by_tf_config(words: list[str]) -> list[Start]:
 
 @dataclass(frozen=True)
 class Arm:
-    """A stack, and who takes part in it."""
+    """A stack, and who takes part in it.
+
+    Attributes:
+        trial: tiled: each row of a batch stands as often as there are replicas; passes: each
+            replica runs its rows in two passes.
+        only: names of programs; (): all of its Keras.
+    """
 
     name: str
     start: Callable[[list[str]], list[Start]]
     processes: int = 1
     replicas: int = 2
     keras: int = 2
+    trial: str = ""
+    only: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return f"{self.name}-keras{self.keras}"
+        trial = f"-{self.trial}" if self.trial else ""
+        return f"{self.name}{trial}{'-few' * bool(self.only)}-keras{self.keras}"
 
     @property
     def programs(self) -> list[Program]:
         """Those of its Keras."""
-        return [
-            one for one in PROGRAMS if (one.keras3 if self.keras == 3 else one.keras3 != "only")
-        ]
+        found = [p for p in PROGRAMS if (p.keras3 if self.keras == 3 else p.keras3 != "only")]
+        return [p for p in found if not self.only or p.name in self.only]
 
 
 ARMS = [
@@ -139,13 +147,39 @@ ARMS = [
     Arm("horovod:2", by_horovodrun, processes=2, keras=3),
 ]
 # One of each family shows what the others show of a program; the others show themselves.
-EACH_TIME = [("mirrored:2", 2), ("horovod:2", 2)]
+EACH_TIME = [arm for arm in ARMS if arm.name in ("mirrored:2", "horovod:2") and arm.keras == 2]
+TILED = (
+    "batch_norm",
+    "draws_of_rows",
+    "maximum_added_up",
+    "queue_of_gathered_rows",
+    "sum_over_rows",
+    "vector_loss_in_inner_tape",
+)
+PASSES = (
+    "callbacks_see_own_rows",
+    "draws_of_rows",
+    "loss_scale_of_keras3",
+    "losses_beside_the_loss",
+    "ragged_and_sparse_rows",
+    "targets_cut_along_time",
+    "vae_of_means",
+    "weights_normalized_per_replica",
+)
+FEW = [
+    Arm("mirrored:2", by_python, trial="tiled", only=TILED),
+    Arm("mirrored:2", by_python, trial="passes", only=PASSES),
+]
+TRIED = [arm for arm in ARMS if arm.name in ("mirrored:2", "horovod:2")]
+ARMS += [replace(arm, trial="tiled") for arm in TRIED]
+ARMS += [replace(arm, trial="passes", only=PASSES) for arm in TRIED[1:]] + FEW
+EACH_TIME += FEW
 ASKED = [
     pytest.param(
         arm,
         program,
         id=f"{arm}-{program.name}",
-        marks=[] if (arm.name, arm.keras) in EACH_TIME else [pytest.mark.nightly],
+        marks=[] if arm in EACH_TIME else [pytest.mark.nightly],
     )
     for arm in ARMS
     for program in arm.programs
@@ -159,6 +193,7 @@ def run(starts: list[Start], folder: Path, arm: Arm, first_path: Path) -> str:
     for start, file in zip(starts, files, strict=True):
         path = os.pathsep.join([str(first_path), str(ROOT), os.environ.get("PYTHONPATH", "")])
         env = {"PYTHONPATH": path, "TF_USE_LEGACY_KERAS": str(int(arm.keras == 2)), "ARM": arm.name}
+        env |= {"TILED": str(int(arm.trial == "tiled")), "PASSES": str(1 + (arm.trial == "passes"))}
         with file.open("w") as log:
             children.append(
                 subprocess.Popen(
@@ -219,7 +254,7 @@ def test_two_stacks_train_the_same_rows(
     program: Program, trained: Callable[[Arm], tuple[Path, str]]
 ) -> None:
     """Every process has the same ledger, and what couples the rows of a slice ends equal."""
-    folders = [trained(arm)[0] for arm in ARMS if (arm.name, arm.keras) in EACH_TIME]
+    folders = [trained(arm)[0] for arm in EACH_TIME if not arm.trial]
     files = [file for folder in folders for file in folder.glob(f"{program.name}.*.npz")]
 
     ledgers = {file.with_suffix(".ledger").read_text() for file in files}
@@ -241,7 +276,8 @@ def plain(keras: int) -> Arm:
 @pytest.mark.parametrize(("arm", "program"), ASKED)
 def test_program(arm: Arm, program: Program, trained: Callable[[Arm], tuple[Path, str]]) -> None:
     """It tells what plain Keras tells in every process, or is refused by the sentence."""
-    if program.name == "sum_over_rows" and arm.replicas > 1:
+    divided = arm.replicas > 1 and arm.trial != "tiled"
+    if program.name == "sum_over_rows" and divided:
         pytest.skip("ringside verify, which tells sums from coupled rows, does not run by rows yet")
     folder, printed = trained(arm)
     reference = load(trained(plain(arm.keras))[0] / f"{program.name}.0.npz")
@@ -250,13 +286,13 @@ def test_program(arm: Arm, program: Program, trained: Callable[[Arm], tuple[Path
 
     for file in files:
         found = load(file)
-        if program.kind == "refused" and arm.replicas > 1:
+        if program.kind == "refused" and (divided or "error" in found):
             kind, message = found["error"]
             assert kind == "RefusalError"
             assert program.sentence in message
             continue
         assert "error" not in found, "\n".join(map(str, found["error"]))
-        if program.kind == "chance" or (program.kind == "coupled" and arm.replicas > 1):
+        if program.kind == "coupled" and divided:
             assert found.keys() == reference.keys()
             apart = deviations(load(files[0]), found)  # processes end equal
         else:

@@ -1,7 +1,9 @@
 """The same words, by rows of the author's own global batches: Keras' own `fit` on trainers/step.py.
 
 It stands between the step, which is Ringside's, and `ringside.fit`, which does not use it yet
-(docs/decisions/0009-rows.md). ARM=mirrored:2 names a backend and its replicas.
+(docs/decisions/0009-rows.md). ARM=mirrored:2 names a backend and its replicas. TILED=1: each row
+of a batch stands as often as there are replicas. PASSES=2: for one update each replica runs its
+rows in two passes.
 """
 
 import os
@@ -12,6 +14,7 @@ from tensorflow.python.framework.config import disable_op_determinism
 
 from backends import make_backend
 from ringside_core.keras import VERSION, looks_at_steps, tf
+from ringside_core.keras.draws import Draws
 from ringside_core.specs import RunSpec, Topology, read_surroundings
 from ringside_core.specs.backends import backend_options
 from ringside_core.workloads.augment import refusals_as_they_are
@@ -35,7 +38,8 @@ _spec = RunSpec(
 )
 _backend = make_backend(_spec, read_surroundings(os.environ, lambda *_: ()))
 _backend.__enter__()
-_steps = Steps(_backend)
+_steps = Steps(_backend, passes=int(os.environ.get("PASSES", 1)))
+_steps.tiled = os.environ.get("TILED") == "1"
 _iterate, _compile = tf.data.Dataset.__iter__, tf.keras.Model.compile
 
 
@@ -67,9 +71,17 @@ def step(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def fit(model: Any, *data: Any, gradients: str = "optimizer", **arguments: Any) -> Any:
-    """`Model.fit`; of a step, a loop over its batches."""
+def fit(
+    model: Any,
+    *data: Any,
+    gradients: str = "optimizer",
+    draws: int | None = None,
+    **arguments: Any,
+) -> Any:
+    """`Model.fit`; of a step, a loop over its batches. By rows, if a seed of draws is given."""
     _steps.at_tape = gradients == "tape"
+    with scope():
+        _steps.draws = None if draws is None else Draws(draws)
     _steps.used.clear()
     history = None
     if isinstance(model, tf.keras.Model):

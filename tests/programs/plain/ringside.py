@@ -1,5 +1,6 @@
 """The same words as plain Keras: the reference, first on PYTHONPATH."""
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.framework.config import disable_op_determinism
 
+os.environ["RINGSIDE_KERAS_AS_SHIPPED"] = "1"  # where a program draws by rows
 _iterate = tf.data.Dataset.__iter__
 
 
@@ -32,8 +34,18 @@ def step(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def fit(model: Any, *data: Any, gradients: str = "optimizer", **arguments: Any) -> Any:
-    """`Model.fit`; of a step, a loop over its batches."""
+def fit(
+    model: Any,
+    *data: Any,
+    gradients: str = "optimizer",
+    draws: int | None = None,
+    **arguments: Any,
+) -> Any:
+    """`Model.fit`; of a step, a loop over its batches. By rows, if a seed of draws is given."""
+    if draws is not None:
+        from ringside_core.keras.draws import Draws
+
+        Draws(draws).take(model)
     if isinstance(model, tf.keras.Model):
         return model.fit(*data, **arguments)
     for _ in range(arguments["epochs"]):
