@@ -46,11 +46,10 @@ class FitTraining:
 
     Attributes:
         totals: what an epoch adds up.
-        steps_per_epoch: updates; None: not known before the first epoch has ended.
+        epochs_left: epochs of this run, a begun one among them.
         first_epoch: number of the first epoch of this run, from 0.
         begun: what was done of that epoch before a restart; None: nothing.
         updates_before: updates of that epoch before the restart.
-        updates: that this run makes; None: not known.
         steps_per_execution: updates in one call of the training function.
         feed: what must not change when a run goes on, as JSON.
     """
@@ -59,15 +58,25 @@ class FitTraining:
     backend: Backend
     model: Any
     totals: "Totals"
-    steps_per_epoch: int | None
+    epochs_left: int
     first_epoch: int
     begun: BegunEpoch | None
     updates_before: int
-    updates: int | None
     steps_per_execution: int
     feed: str
     data: Reading
     evaluate: Any = field(default_factory=lambda: SimpleNamespace(ledger=None))  # Keras' own
+
+    @property
+    def steps_per_epoch(self) -> int | None:
+        """Updates; None: not known before the first epoch has ended."""
+        return self.data.of_epoch or None
+
+    @property
+    def updates(self) -> int | None:
+        """Updates of this run; None: not known yet."""
+        each = self.steps_per_epoch
+        return None if each is None else each * self.epochs_left - self.updates_before
 
     def place(self, *, epoch_is_over: bool) -> Place:
         """See Reading."""
@@ -188,20 +197,17 @@ def train_call(
     again = begins_again(call.arguments)
     data = Reading(again, position.place, call.arguments.get("validation_data"))
     data.held = spec.ablation == "no_input"
+    data.of_epoch = call.steps_per_epoch or getattr(position.place, "of_epoch", 0)
     before = 0 if position.begun is None else position.begun.batches
-    updates = None
-    if call.steps_per_epoch is not None:
-        updates = call.steps_per_epoch * (call.epochs - position.epochs_done) - before
     training = FitTraining(
         spec=spec,
         backend=backend,
         model=model,
         totals=Totals(model, steps),
-        steps_per_epoch=call.steps_per_epoch,
+        epochs_left=call.epochs - position.epochs_done,
         first_epoch=position.epochs_done,
         begun=position.begun,
         updates_before=before,
-        updates=updates,
         steps_per_execution=executions,
         feed=_feed(spec, call, number),
         data=data,
@@ -224,7 +230,7 @@ def train_call(
         driver.start()
         history = _fitted(call, calls, watching, position)
     backend.average_statistics(model)
-    if training.updates != 0:
+    if driver.clock.done:
         driver.measure(through_keras)
     driver.end()
     steps.check_replicas()
@@ -344,18 +350,18 @@ class _Calls(_Quiet):
         if self._steps.each_step:  # only then does a callback look at batches
             self._agree_to_stop()
         resumed = training.begun is not None and self._before_epoch < 0
-        if VERSION == 3 and resumed and batch + 1 + training.updates_before == self._of_epoch():
+        if VERSION == 3 and resumed and batch + 1 + training.updates_before == self._call.steps_per_epoch:
             training.data.kept = not training.data.again
             raise StopIteration  # Keras 3 has no other way to begin within an epoch
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """End it."""
         self._agree_to_stop()
-        self.driver.logs = logs or {}
-        self.driver.end_epoch()
-
-    def _of_epoch(self) -> int | None:
-        return self.driver.training.steps_per_epoch
+        driver = self.driver
+        data = driver.training.data
+        data.of_epoch = data.of_epoch or driver.clock.done - self._before_epoch
+        driver.logs = logs or {}
+        driver.end_epoch()
 
     def _agree_to_stop(self) -> None:
         """One process that stopped alone would leave the others waiting in a collective."""

@@ -30,11 +30,13 @@ class Place:
             decides what a shuffle draws: t of the training, v of an evaluation.
         after: those that were made after it.
         batches: that it has read of that iterator.
+        of_epoch: that an epoch has had; 0: not known.
     """
 
     before: str = ""
     after: str = ""
     batches: int = 0
+    of_epoch: int = 0
 
 
 @dataclass
@@ -48,6 +50,7 @@ class Reading:
         held: the first batch is fed again and again.
         made: the iterators so far, as in Place.
         read: batches that the newest one of the training has given.
+        of_epoch: as in Place.
         kept: the next epoch goes on with the newest iterator, whatever Keras asks for.
     """
 
@@ -57,6 +60,7 @@ class Reading:
     held: bool = False
     made: str = ""
     read: int = 0
+    of_epoch: int = 0
     kept: bool = False
     _newest: Any = None
 
@@ -91,9 +95,9 @@ class Reading:
     def where(self, *, epoch_is_over: bool) -> Place:
         """From where a training can go on."""
         if epoch_is_over and self.again:
-            return Place(self.made)
+            return Place(self.made, of_epoch=self.of_epoch)
         before, _, after = self.made.rpartition("t")
-        return Place(before, after, self.read)
+        return Place(before, after, self.read, self.of_epoch)
 
 
 _training: list[tuple[Reading, list[Any]]] = []
