@@ -225,7 +225,8 @@ def train_call(
     driver = FitDriver(training, record, [*proof, *saving, *listeners, *ending])  # type: ignore[arg-type]
     calls.driver = driver
     if position.epochs_done >= call.epochs:
-        return no_history(call)  # its training was over before the restart
+        data.leave_out(call.arguments.get("x"))
+        return no_history(call)
     with Preemption.heard(ending), reading(data), refusals_as_they_are():
         driver.start()
         history = _fitted(call, calls, watching, position)
@@ -251,6 +252,14 @@ def _fitted(call: FitCall, calls: "_Calls", watching: Sequence[Any], position: P
     given = call.given(callbacks=[_First(calls), *own, calls, *watching], verbose=0)
     if VERSION == 3:
         given = given.given(initial_epoch=first)
+    elif isinstance(call.arguments.get("x"), tf.data.Dataset) and (
+        call.steps_per_epoch is None and training.steps_per_epoch is not None
+    ):
+        # Legacy Keras knows by now how long an epoch is. Else it would look behind its end again,
+        # and the optimizer would count that as an update.
+        size = training.steps_per_epoch
+        sized = call.arguments["x"].take(size)
+        given = given.given(x=sized.apply(tf.data.experimental.assert_cardinality(size)))
     try:
         with training.backend.scope():
             return model.fit(**given.arguments)
@@ -350,7 +359,11 @@ class _Calls(_Quiet):
         if self._steps.each_step:  # only then does a callback look at batches
             self._agree_to_stop()
         resumed = training.begun is not None and self._before_epoch < 0
-        if VERSION == 3 and resumed and batch + 1 + training.updates_before == self._call.steps_per_epoch:
+        if (
+            VERSION == 3
+            and resumed
+            and batch + 1 + training.updates_before == self._call.steps_per_epoch
+        ):
             training.data.kept = not training.data.again
             raise StopIteration  # Keras 3 has no other way to begin within an epoch
 

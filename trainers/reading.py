@@ -85,6 +85,11 @@ class Reading:
             self.place = None
         return self._newest
 
+    def leave_out(self, data: Any) -> None:
+        """Of a training that was over: what it draws from a shuffle that others use is drawn."""
+        if self.place is not None:
+            self._make(self.place.before + "t" * (not self.again) + self.place.after, data)
+
     def _make(self, iterators: str, data: Any) -> None:
         for kind in iterators:
             of = data if kind == "t" else self.held_out

@@ -58,5 +58,7 @@ def test_it_ends_as_the_unbroken_one(unbroken: Told, broken: Told, feed: str) ->
 
     np.testing.assert_allclose(told["weights"], whole["weights"], rtol=1e-12, atol=1e-12)
     assert told["seen"] == whole["seen"]
+    # Processes agree to end about once a second: it may be after the epoch.
+    epochs = 1 if FEEDS[feed] == "preempted" and len(told["loss"]) == 1 else 2
     for name in ("loss", "mae", "val_loss"):
-        np.testing.assert_allclose(told[name], whole[name][1:], rtol=1e-12)
+        np.testing.assert_allclose(told[name], whole[name][-epochs:], rtol=1e-12)
