@@ -50,11 +50,11 @@ class FitTraining:
 
     Attributes:
         totals: what an epoch adds up.
-        steps_per_epoch: updates; None: not known before the first epoch has ended.
+        epochs_left: epochs of this run, a begun one among them.
+        workers: updates of a global batch: each asynchronous worker makes its own.
         first_epoch: number of the first epoch of this run, from 0.
         begun: what was done of that epoch before a restart; None: nothing.
         updates_before: updates of that epoch before the restart.
-        updates: that this run makes; None: not known.
         steps_per_execution: updates in one call of the training function.
         feed: what must not change when a run goes on, as JSON.
     """
@@ -63,15 +63,26 @@ class FitTraining:
     backend: Backend
     model: Any
     totals: "Totals"
-    steps_per_epoch: int | None
+    epochs_left: int
+    workers: int
     first_epoch: int
     begun: BegunEpoch | None
     updates_before: int
-    updates: int | None
     steps_per_execution: int
     feed: str
     data: Reading
     evaluate: Any = field(default_factory=lambda: SimpleNamespace(ledger=None))  # Keras' own
+
+    @property
+    def steps_per_epoch(self) -> int | None:
+        """Updates; None: not known before the first epoch has ended."""
+        return self.data.of_epoch * self.workers or None
+
+    @property
+    def updates(self) -> int | None:
+        """Updates of this run; None: not known yet."""
+        each = self.steps_per_epoch
+        return None if each is None else each * self.epochs_left - self.updates_before
 
     def place(self, *, epoch_is_over: bool) -> Place:
         """See Reading."""
@@ -114,9 +125,9 @@ class Totals:
     def read(self) -> LedgerDigest:
         """The rows of the epoch."""
         if self._of_workers is not None:
-            return LedgerDigest(count=self._of_workers, id_sum=0, id_hash="")
+            return LedgerDigest(count=self._of_workers, id_sum=0, id_hash="", of_rows=True)
         rows, hashed = self.ledger.read()
-        return LedgerDigest(count=rows, id_sum=0, id_hash=f"{hashed:016x}")
+        return LedgerDigest(count=rows, id_sum=0, id_hash=f"{hashed:016x}", of_rows=True)
 
     def put_before(self) -> None:
         """Add what metrics held before the restart, once they have variables."""
@@ -213,13 +224,10 @@ def train_call(
     position = restored(record, model, backend, run_dir)
     again = begins_again(call.arguments)
     workers = 1 if backend.capabilities.synchronous else backend.num_readers
-    per_epoch = call.steps_per_epoch
     before = 0 if position.begun is None else position.begun.batches
     held_out = call.arguments.get("validation_data")
     data = Reading(again, position.place, held_out, before, held=spec.ablation == "no_input")
-    updates = None
-    if call.steps_per_epoch is not None:
-        updates = workers * call.steps_per_epoch * (call.epochs - position.epochs_done) - before
+    data.of_epoch = call.steps_per_epoch or getattr(position.place, "of_epoch", 0)
     if not backend.capabilities.synchronous:
         _check_workers(spec, position)
     training = FitTraining(
@@ -227,11 +235,11 @@ def train_call(
         backend=backend,
         model=model,
         totals=Totals(model, steps),
-        steps_per_epoch=None if per_epoch is None else workers * per_epoch,
+        epochs_left=call.epochs - position.epochs_done,
+        workers=workers,
         first_epoch=position.epochs_done,
         begun=position.begun,
         updates_before=before,
-        updates=updates,
         steps_per_execution=executions,
         feed=_feed(spec, call, number),
         data=data,
@@ -249,6 +257,7 @@ def train_call(
     driver = FitDriver(training, record, [*proof, *saving, *listeners, *ending])  # type: ignore[arg-type]
     calls.driver = driver
     if position.epochs_done >= call.epochs:
+        data.leave_out(call.arguments.get("x"))
         return call.no_history()
     with (
         Preemption.heard(ending),
@@ -258,7 +267,7 @@ def train_call(
         driver.start()
         history = _fitted(call, calls, watching, position)
     backend.average_statistics(model)
-    if training.updates != 0:
+    if driver.clock.done:
         driver.measure(through_keras)
     driver.end()
     if backend.capabilities.synchronous:
@@ -280,6 +289,14 @@ def _fitted(call: FitCall, calls: "_Calls", watching: Sequence[Any], position: P
     given = call.given(callbacks=[_First(calls), *own, calls, *watching], verbose=0)
     if VERSION == 3:  # legacy Keras repeats arrays for the epochs that it is asked for
         given = given.given(initial_epoch=first)
+    elif isinstance(call.arguments.get("x"), tf.data.Dataset) and (
+        call.steps_per_epoch is None and training.steps_per_epoch is not None
+    ):
+        # Legacy Keras knows by now how long an epoch is. Else it would look behind its end again,
+        # and the optimizer would count that as an update.
+        size = training.steps_per_epoch
+        sized = call.arguments["x"].take(size)
+        given = given.given(x=sized.apply(tf.data.experimental.assert_cardinality(size)))
     try:
         if not training.backend.capabilities.synchronous:
             watchers, own_arguments = given.arguments.pop("callbacks"), given.arguments
@@ -396,7 +413,7 @@ class _Calls(_Quiet):
         """`batch` is the number, in its epoch, of the last update made."""
         driver = self.driver
         training, end = driver.training, batch + 1
-        workers = 1 if self._backend.capabilities.synchronous else self._backend.num_readers
+        workers = training.workers
         if training.steps_per_epoch is not None:  # Keras 3 counts a short last execution as whole
             end = min(end, training.steps_per_epoch // workers)
         done = self._before_epoch + end * workers
@@ -411,12 +428,16 @@ class _Calls(_Quiet):
         self._agree_to_stop()
         # As a checkpoint will hold them: a replica without rows goes on from its own otherwise.
         self._backend.average_statistics(self.model)
-        if self.driver.clock.done == self._begun_at:
-            if not self.driver.record.epochs:
-                raise _no_batch(resumed=self.driver.training.begun is not None)
+        driver = self.driver
+        training, done = driver.training, driver.clock.done
+        if done == self._begun_at:
+            if not driver.record.epochs:
+                raise _no_batch(resumed=training.begun is not None)
             return  # the data ran out before it: Keras says so
-        self.driver.logs = logs or {}
-        self.driver.end_epoch()
+        data = training.data
+        data.of_epoch = data.of_epoch or (done - self._before_epoch) // training.workers
+        driver.logs = logs or {}
+        driver.end_epoch()
 
     def _agree_to_stop(self) -> None:
         """One process that stopped alone would leave the others waiting in a collective."""

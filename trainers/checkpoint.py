@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 import shutil
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +89,7 @@ def write(
     stored = {"epochs_done": np.array(position.epochs_done), "ended": np.array(position.ended)}
     stored |= {} if position.replicas is None else {"replicas": np.array(position.replicas)}
     if (place := position.place) is not None:
-        stored |= {"place": np.array([place.before, place.after, str(place.batches)])}
+        stored |= {"place": np.array([str(part) for part in astuple(place)])}
     stored |= {} if loss is None else {"validation_loss": np.array(loss)}
     stored |= {} if position.learned is None else position.learned.to_arrays()
     stored |= {} if position.feed is None else {"feed": np.array(position.feed)}
@@ -293,8 +293,8 @@ def _position(arrays: dict[str, NDArray[Any]]) -> Position:
     replicas = _count(arrays["replicas"]) if "replicas" in arrays else None
     place = None
     if "place" in arrays:
-        before, after, batches = arrays["place"].tolist()
-        place = Place(before, after, int(batches))
+        before, after, batches, of_epoch = arrays["place"].tolist()
+        place = Place(before, after, int(batches), int(of_epoch))
     if "batches" not in arrays:
         ended = bool(arrays.get("ended", False))
         return Position(

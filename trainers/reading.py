@@ -30,11 +30,13 @@ class Place:
             decides what a shuffle draws: t of the training, v of an evaluation.
         after: those that were made after it.
         batches: that it has read of that iterator.
+        of_epoch: that an epoch has had; 0: not known.
     """
 
     before: str = ""
     after: str = ""
     batches: int = 0
+    of_epoch: int = 0
 
 
 @dataclass
@@ -49,6 +51,7 @@ class Reading:
         held: the first batch is fed again and again.
         made: the iterators so far, as in Place.
         read: batches that the newest one of the training has given.
+        of_epoch: as in Place.
     """
 
     again: bool
@@ -59,6 +62,7 @@ class Reading:
     made: str = ""
     read: int = 0
     _begun: bool = False
+    of_epoch: int = 0
 
     def iterator(self, data: Any) -> Any:
         """An iterator of the training data, from where the training goes on."""
@@ -78,6 +82,11 @@ class Reading:
             self.place = None
         return newest
 
+    def leave_out(self, data: Any) -> None:
+        """Of a training that was over: what it draws from a shuffle that others use is drawn."""
+        if self.place is not None:
+            self._make(self.place.before + "t" * (not self.again) + self.place.after, data)
+
     def _make(self, iterators: str, data: Any) -> None:
         for kind in iterators:
             of = data if kind == "t" else self.held_out
@@ -88,9 +97,9 @@ class Reading:
     def where(self, *, epoch_is_over: bool) -> Place:
         """From where a training can go on."""
         if epoch_is_over and self.again:
-            return Place(self.made)
+            return Place(self.made, of_epoch=self.of_epoch)
         before, _, after = self.made.rpartition("t")
-        return Place(before, after, self.read)
+        return Place(before, after, self.read, self.of_epoch)
 
 
 _training: list[tuple[Reading, list[Any]]] = []

@@ -30,6 +30,7 @@ LEAST_BLOCK_S = 0.3
 LEAST_COUNTED = 10  # executions of a block, beside those at its beginning that do not count
 ENOUGH_PASSES = 10
 MOST_PASSES = 60
+GROWTH = 1.25  # of the turns of a run that does not know yet how many updates it makes
 QUIET = 0.9  # of the shortest block so far: so long nobody looks whether a block is over
 # A process of TensorFlow with a small model, without what it shares with others: 320 MB were seen.
 PROCESS_BYTES = 400 * 2**20
@@ -43,7 +44,7 @@ class LiveRun:
     Attributes:
         label: of its arm.
         plan: of the run.
-        total: updates in all; 0: not known yet.
+        total: updates in all; 0: not known before its first epoch is over.
         warm: updates made at its start, before any block.
         done: updates that it has made.
         active_s: time of its own turns, the start included.
@@ -79,6 +80,11 @@ class LiveRun:
     def alive(self) -> bool:
         """Whether it can have another turn."""
         return not self.turns.over
+
+    def knows_total(self) -> bool:
+        """Whether it has told how many updates it makes."""
+        self.total = max((one.total_steps for one in self.turns.progress()), default=0)
+        return self.total > 0
 
     def turn(self, until: float, between: Callable[[], None], *, expected_s: float = 0.0) -> float:
         """Give it a turn; returns the seconds that it took."""
@@ -182,12 +188,14 @@ def _start(
     run.turns.allow(1)
     run.result = pool.submit(whole)
     run.turn(1, interrupts.raise_noted)
-    run.total = max((one.total_steps for one in run.turns.progress()), default=0)
+    first, seconds = run.done, 0.0
+    while run.alive and not run.knows_total():  # a script's own data may not say their size
+        seconds += run.turn(math.ceil(run.done * GROWTH), interrupts.raise_noted)
     epoch = math.ceil(run.total / run.plan.spec.epochs)
-    first = run.done
-    if run.alive and epoch > first:
-        seconds = run.turn(epoch, interrupts.raise_noted)
-        run.update_s = seconds / max(1, run.done - first)
+    if run.alive and epoch > run.done:
+        seconds += run.turn(epoch, interrupts.raise_noted)
+    if run.done > first:
+        run.update_s = seconds / (run.done - first)
     if run.alive:
         # One more: the end of the epoch with its validation is behind it.
         run.turn(run.done + 1, interrupts.raise_noted)

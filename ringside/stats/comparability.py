@@ -194,7 +194,7 @@ def why_not_comparable(
         if why_not := _of_another_run(certificate, run):
             return why_not
     if each_example_once == "no":
-        return "not every example was fed exactly once in every epoch"
+        return "it was not fed the examples that were due, each once in every epoch"
     completed = [run for run in runs if run.outcome.completed]
     if completed and each_example_once == "unknown":
         return "nobody kept count of which examples were fed"

@@ -6,8 +6,8 @@ from typing import Literal
 from ringside_core.example_ids import digest_of_each_once
 from ringside_core.specs import EpochRecord, Run
 
-# The last two say why the question makes no sense for this run.
-Answer = Literal["yes", "no", "unknown", "one replica", "asynchronous"]
+# The last three say why the question makes no sense for this run.
+Answer = Literal["yes", "no", "unknown", "one run", "one replica", "asynchronous"]
 
 
 def examples_once(runs: Sequence[Run]) -> list[Answer]:
@@ -17,14 +17,49 @@ def examples_once(runs: Sequence[Run]) -> list[Answer]:
     each once; n is the number in the data, the same in every completed run. Where an epoch goes on
     where the last one ended, a synchronous run has held each epoch against its plan. `no`: one of
     these is false. `unknown`: the run did not complete, or an epoch has no ledger.
+
+    The rows of a script have no ids. `yes`: another run of the same seed was fed the same rows in
+    the same order, in every epoch, and most of these runs were. `no`: it was fed others. `one
+    run`: there is no other.
     """
-    digests = {digest for run in runs if (digest := _data_digest(run))}
-    counts = [0 if len(digests) > 1 and _data_digest(run) else _whole_count(run) for run in runs]
+    by_id = [run for run in runs if not _of_rows(run)]
+    digests = {digest for run in by_id if (digest := _data_digest(run))}
+    counts = [0 if len(digests) > 1 and _data_digest(run) else _whole_count(run) for run in by_id]
     most = max((count for count in counts if count is not None), default=0)
-    return [
-        "unknown" if count is None else "yes" if count == most and count > 0 else "no"
-        for count in counts
-    ]
+    found: dict[int, Answer] = {
+        id(run): "unknown" if count is None else "yes" if count == most and count > 0 else "no"
+        for run, count in zip(by_id, counts, strict=True)
+    }
+    found |= _same_rows([run for run in runs if _of_rows(run)])
+    return [found[id(run)] for run in runs]
+
+
+def _of_rows(run: Run) -> bool:
+    """Whether its ledgers are of rows without ids; a run without one is not."""
+    ledgers = [epoch.ledger for record in run.records for epoch in record.epochs]
+    return any(ledger is not None and ledger.of_rows for ledger in ledgers)
+
+
+def _same_rows(runs: Sequence[Run]) -> dict[int, Answer]:
+    """The answers of runs of a script, by the `id` of the run."""
+    found: dict[int, Answer] = {}
+    groups: dict[tuple[object, ...], list[tuple[Run, object]]] = {}
+    for run in runs:
+        chief = next((record for record in run.records if record.is_chief), None)
+        ledgers = () if chief is None else tuple(epoch.ledger for epoch in chief.epochs)
+        if not run.outcome.completed or None in ledgers:
+            found[id(run)] = "unknown"
+        elif not run.spec.capabilities.synchronous:
+            found[id(run)] = "asynchronous"  # each worker takes batches as it needs them
+        else:  # the two Keras shuffle arrays otherwise
+            key = (run.spec.seed, run.spec.global_batch, run.spec.keras)
+            groups.setdefault(key, []).append((run, ledgers))
+    for group in groups.values():
+        seen = [ledgers for _, ledgers in group]
+        for run, ledgers in group:
+            most = 2 * seen.count(ledgers) > len(seen)
+            found[id(run)] = "one run" if len(seen) == 1 else "yes" if most else "no"
+    return found
 
 
 def _data_digest(run: Run) -> str:
@@ -73,5 +108,5 @@ def replicas_equal(run: Run) -> Answer:
 
 def worst(answers: Sequence[Answer]) -> Answer:
     """The answer for an arm: the worst answer of its completed runs."""
-    order: tuple[Answer, ...] = ("no", "unknown", "yes", "one replica", "asynchronous")
+    order: tuple[Answer, ...] = ("no", "unknown", "one run", "yes", "one replica", "asynchronous")
     return min(answers, key=order.index, default="unknown")

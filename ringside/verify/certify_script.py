@@ -128,6 +128,7 @@ def certify_script(
     on_start: Callable[[str], None],
     on_end: Callable[[Certificate], None],
     start: Start,
+    quickly: bool = False,
 ) -> tuple[Certificate, ...]:
     """Certify arms of one script that differ only in backend, options and size.
 
@@ -138,6 +139,8 @@ def certify_script(
         on_start: called with what is started.
         on_end: called with each certificate.
         start: where the processes are started, and by which launcher.
+        quickly: ask neither whether an arm goes on after a restart nor for single updates in the
+            precision of the run: a trial, and no certificate to keep.
 
     Returns:
         A certificate for each arm, in order; also for arms that do not pass.
@@ -148,7 +151,8 @@ def certify_script(
     on_start("plain Keras")
     arms = {s.arm.label: s for s in subjects}
     first = [runs.job(label, arm.spec, asked) for label, arm in arms.items()]
-    runs.run([runs.plainly("plain"), runs.plainly("plain-narrow", runs.spec.precision), *first])
+    narrow = [] if quickly else [runs.plainly("plain-narrow", runs.spec.precision)]
+    runs.run([runs.plainly("plain"), *narrow, *first])
     not_in_float64 = ""
     if (error := runs.single("plain", TILED).error) and names_a_type(error):
         not_in_float64 = f"it cannot be trained in float64: {error.partition(': ')[2]}"
@@ -158,7 +162,7 @@ def certify_script(
     made = []
     for label, subject in arms.items():
         on_start(label)
-        judge = _Judge(runs, subject, steps, not_in_float64)
+        judge = _Judge(runs, subject, steps, not_in_float64, quickly)
         certificate = judge.certificate()
         on_end(certificate)
         made.append(certificate)
@@ -180,8 +184,10 @@ def _serial(spec: RunSpec) -> RunSpec:
 class _Judge:
     """Holds one arm against plain Keras, or against another stack where rows are coupled."""
 
-    def __init__(self, runs: _Runs, subject: Subject, steps: int, not_in_float64: str) -> None:
-        self._runs, self._subject, self._steps = runs, subject, steps
+    def __init__(
+        self, runs: _Runs, subject: Subject, steps: int, not_in_float64: str, quickly: bool
+    ) -> None:
+        self._runs, self._subject, self._steps, self._quickly = runs, subject, steps, quickly
         self._not_in_float64 = not_in_float64
         self._label, self._reference = subject.arm.label, "plain"
         self._rounded: Trace | None = None
@@ -218,8 +224,10 @@ class _Judge:
         checks = [fed, fed.replace(name="fed elements"), tiled, updates]
         if not updates.passed:
             return checks
-        self._second_wave()
-        found = [self._each_update(), self._as_timed(), self._resumed(), *self._single()]
+        found = [self._each_update(), self._as_timed()]
+        if not self._quickly:
+            self._second_wave()
+            found += [self._resumed(), *self._single()]
         checks += [check for check in found if check is not None]
         evaluated = "by plain Keras' numbers, before, within and after the training"
         checks.append(Check(name="evaluation", passed=True, finding=evaluated))

@@ -66,15 +66,20 @@ class Outcome(Noun):
 class LedgerDigest(Noun):
     """A digest of the examples that were fed: equal multisets of ids give equal digests.
 
+    A script's examples have no ids: its digest is of what the rows hold, in their order.
+
     Attributes:
-        count: examples of weight above 0.
-        id_sum: sum of their ids.
-        id_hash: sum over the ids of a 64-bit mix of each, modulo 2**64, as 16 hex digits.
+        count: examples of weight above 0; of a script: rows.
+        id_sum: sum of their ids; of a script: 0.
+        id_hash: sum over the ids of a 64-bit mix of each, modulo 2**64, as 16 hex digits; of a
+            script: likewise of its rows and their places.
+        of_rows: whether it is a script's.
     """
 
     count: NonNegativeInt
     id_sum: NonNegativeInt
     id_hash: str
+    of_rows: bool = False
 
 
 class EpochRecord(Noun):

@@ -71,7 +71,7 @@ def ready(name: str, options: Mapping[str, Option]) -> Ready:
     """
     check_name(name)
     if script_words(name):
-        answer = _fit_of(name, fit_number(options))
+        answer = fit_of_script(name, fit_number(options))
         return Ready(name, answer["global_batch"], answer["epochs"])
     return WORKLOADS.get(name) or OWN._replace(function=name)
 
@@ -174,8 +174,14 @@ def check_name(name: str) -> None:
 
 
 @cache
-def _fit_of(script: str, number: int) -> Mapping[str, int]:
-    """What a script asks of a fit; a process of its own runs it up to there."""
+def fit_of_script(script: str, number: int) -> Mapping[str, Any]:
+    """What a script asks of a fit, as `ringside_core.workloads.script` answers.
+
+    A process of its own runs the script up to there.
+
+    Raises:
+        RefusalError: the script does not get there.
+    """
     request = json.dumps({"script": script, "fit": number})
     module = "ringside_core.workloads.script"
     try:

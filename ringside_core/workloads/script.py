@@ -18,7 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ringside_core.keras import number_names_anew, tf
+from ringside_core.keras import number_names_anew, optimizers_of, tf, weights_of
 from ringside_core.seeds import seed_script
 from ringside_core.specs import RefusalError, write_whole
 from ringside_core.text import plural
@@ -178,15 +178,29 @@ def _first_batch(call: Any) -> int:
     return len(tf.nest.flatten(batch)[0])
 
 
+def _asks(call: Any) -> dict[str, Any]:
+    """What a fit asks for: its batch and epochs, which a run needs, and what `check` prints."""
+    model = call.model
+    return {
+        "global_batch": _first_batch(call),
+        "epochs": max(1, call.epochs),
+        "updates": call.steps_per_epoch,
+        "model": type(model).__name__,
+        "parameters": sum(int(v.shape.num_elements()) for v in weights_of(model)),
+        "optimizers": [type(one).__name__ for one in optimizers_of(model)],
+        "callbacks": [type(one).__name__ for one in call.callbacks],
+    }
+
+
 if __name__ == "__main__":
     from ringside_core.workloads import script as _script  # this module runs as __main__
 
-    _, _asks, _answers = sys.argv  # the script's own take their place
+    _, _asked, _answers = sys.argv  # the script's own take their place
     try:
-        _request = json.loads(Path(_asks).read_text(encoding="utf-8"))
+        _request = json.loads(Path(_asked).read_text(encoding="utf-8"))
         _call = _script.fit_of(_request["script"], _request["fit"])
     except RefusalError as error:
         _answer: dict[str, Any] = {"refused": str(error)}
     else:
-        _answer = {"global_batch": _first_batch(_call), "epochs": max(1, _call.epochs)}
+        _answer = _asks(_call)
     write_whole(Path(_answers), json.dumps(_answer))

@@ -119,6 +119,48 @@ def test_failed_run_says_nothing_and_sets_no_measure() -> None:
     assert examples_once([failed, fed(each_once(20))]) == ["unknown", "yes"]
 
 
+ROWS = LedgerDigest(count=20, id_sum=0, id_hash="1" * 16, of_rows=True)
+OTHERS = ROWS.replace(id_hash="2" * 16)
+
+
+@pytest.mark.parametrize(
+    ("fed_by", "answers"),
+    [
+        ([("serial", [ROWS, OTHERS])], ["one run"]),
+        ([("serial", [ROWS, OTHERS]), ("horovod", [ROWS, OTHERS])], ["yes", "yes"]),
+        # nobody knows which of two is right
+        ([("serial", [ROWS, OTHERS]), ("horovod", [OTHERS, ROWS])], ["no", "no"]),
+        (
+            [("serial", [ROWS]), ("horovod", [OTHERS]), ("mirrored", [ROWS])],
+            ["yes", "no", "yes"],
+        ),
+        ([("serial", [ROWS]), ("horovod", [ROWS, None])], ["one run", "unknown"]),
+        (
+            [("serial", [ROWS]), ("parameter_server", [OTHERS]), ("mirrored", [ROWS])],
+            ["yes", "asynchronous", "yes"],
+        ),
+    ],
+)
+def test_rows_of_a_script_are_held_against_other_runs(
+    fed_by: list[tuple[str, list[LedgerDigest | None]]], answers: list[Answer]
+) -> None:
+    """They have no ids; what each run was fed must be what most were fed."""
+    runs = [
+        run_of(
+            arm_of(name, 2 if name == "parameter_server" else 1),
+            [
+                record(
+                    spec_of(name, 2 if name == "parameter_server" else 1),
+                    [epoch(1.0, examples=20, ledger=ledger) for ledger in ledgers],
+                )
+            ],
+        )
+        for name, ledgers in fed_by
+    ]
+
+    assert examples_once(runs) == answers
+
+
 @pytest.mark.parametrize(
     ("backend", "replicas", "deviations", "answer"),
     [
