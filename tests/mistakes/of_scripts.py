@@ -59,7 +59,7 @@ def all_rows_everywhere(backend: Any) -> None:
     """Every replica trains the whole batch."""
     from trainers import step
 
-    vars(step)["cut"] = lambda batch, r, size, cut=step.cut: cut(batch, 0, 1)
+    vars(step)["cut"] = lambda batch, r, size, cut=vars(step)["cut"]: cut(batch, 0, 1)
 
 
 @mistake(FED, *BOTH)
@@ -68,7 +68,7 @@ def rows_one_after_the_other(backend: Any) -> None:
     from trainers import step
     from trainers.rows import block
 
-    def cut(batch: Any, r: int, size: int, cut: Any = step.cut) -> Any:
+    def cut(batch: Any, r: int, size: int, cut: Any = vars(step)["cut"]) -> Any:
         _, rows, n = cut(batch, r, size)
         return block(batch, r, size), rows, n
 
@@ -77,7 +77,7 @@ def rows_one_after_the_other(backend: Any) -> None:
 
 @mistake(AS_TIMED, *BOTH)
 def equal_shares(backend: Any) -> None:
-    """Replicas count alike, also where a short batch gives them different numbers of rows."""
+    """Replicas count the same, also where a short batch gives them different numbers of rows."""
     from ringside_core.keras import part, tf
 
     def share(own: Any) -> Any:
