@@ -568,8 +568,9 @@ def _form_of(arguments: dict[str, Any]) -> Any:
     if isinstance(x, tf.keras.utils.Sequence):
         batch = x[0]  # as Keras itself looks at it
     elif rows_of_arrays(arguments) is not None:
-        given = [arguments[name] for name in ("x", "y", "sample_weight") if name in arguments]
-        batch = tf.nest.map_structure(lambda a: a[:1], tuple(given))
+        given = tuple(v for v in map(arguments.get, ("x", "y", "sample_weight")) if v is not None)
+        alone = len(given) == 1 and not isinstance(x, tuple | list)
+        batch = tf.nest.map_structure(lambda a: a[:1], given[0] if alone else given)  # as Keras
     else:
         return None
 
