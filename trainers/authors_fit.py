@@ -271,7 +271,7 @@ def train_call(
     if driver.clock.done:
         driver.measure(through_keras)
     driver.end()
-    if backend.capabilities.synchronous:
+    if proved:
         steps.check_replicas()
     return history
 

@@ -75,12 +75,22 @@ class Reading:
             left_out = place.batches
         self.made, self.read = f"{self.made}t", left_out
         if self.held:
-            data = _held(data)
+            data = self._first_again(data)
         newest = _iterate(data.skip(left_out) if left_out else data)
         if place is not None:
             self._make(place.after, data)
             self.place = None
         return newest
+
+    def _first_again(self, data: Any) -> Any:
+        """The first batch again and again, as many as the data have."""
+        if not self.of_epoch:
+            raise RefusalError(
+                "A run without input needs data whose number of batches is known.",
+                received="data of unknown cardinality",
+                advice="Add .apply(tf.data.experimental.assert_cardinality(n)).",
+            )
+        return data.take(1).cache().repeat(self.of_epoch if self.again else None)
 
     def leave_out(self, data: Any) -> None:
         """Of a training that was over: what it draws from a shuffle that others use is drawn."""
@@ -179,17 +189,6 @@ def _let_keras3_begin_within_an_epoch() -> None:
             epoch.steps_per_epoch = given
 
     TFEpochIterator._enumerate_iterator = enumerated
-
-
-def _held(data: Any) -> Any:
-    count = int(data.cardinality())
-    if count == tf.data.UNKNOWN_CARDINALITY:
-        raise RefusalError(
-            "A run without input needs data whose number of batches is known.",
-            received="data of unknown cardinality",
-            advice="Add .apply(tf.data.experimental.assert_cardinality(n)).",
-        )
-    return data.take(1).cache().repeat(None if count < 0 else count)
 
 
 def begins_again(arguments: dict[str, Any]) -> bool:

@@ -1,0 +1,61 @@
+"""`ringside check`: what is said of a script before anything long starts."""
+
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from ringside.cli.check import _of_script
+from ringside_core.specs import RunSpec
+from tests.training.test_trainer import serial_spec
+
+pytestmark = pytest.mark.usefixtures("warm")
+SCRIPT = """
+import numpy as np, ringside
+from ringside import tf
+x = np.linspace(0, 1, 21, dtype=np.float32).reshape(7, 3)
+with ringside.scope():
+    model = tf.keras.Sequential([tf.keras.layers.Dense(2, input_shape=(3,)), LAYER])
+    model.compile("sgd", LOSS)
+ringside.fit(model, x, x[:, :2], batch_size=4, epochs=2, validation_data=(x[:4], x[:4, :2]),
+             sample_weight=np.ones(7), callbacks=[tf.keras.callbacks.EarlyStopping()])
+"""
+MEAN = "tf.keras.layers.Lambda(lambda x: x - tf.reduce_mean(x, axis=0))"
+
+
+def spec_of(folder: Path, layer: str, loss: str = '"mse"') -> RunSpec:
+    """A run of the script with this second layer."""
+    (folder / "mine.py").write_text(SCRIPT.replace("LAYER", layer).replace("LOSS", loss))
+    return serial_spec(workload=str(folder / "mine.py"), global_batch=4, epochs=2)
+
+
+@pytest.mark.parametrize(
+    ("layer", "loss", "certified", "words"),
+    [
+        ("tf.keras.layers.Dropout(0.5)", '"mse"', True, "trial: 4 updates of mirrored ×2 were held"),
+        (MEAN, '"mse"', True, "by design: The training step: what it computes from rows that"),
+        (
+            "tf.keras.layers.Dense(2)",
+            "lambda y, p: tf.reduce_sum((y - p) ** 2)",
+            False,
+            "a sum over the rows of a batch, of which replicas have parts: divide it by the number",
+        ),
+    ],
+    ids=["drawn", "coupled", "sum"],
+)
+def test_it_says_what_verify_will_find(
+    tmp_path: Path, layer: str, loss: str, certified: bool, words: str
+) -> None:
+    """Seven rows in batches of four; what stands in the way of a certificate is told."""
+    spec = spec_of(tmp_path, layer, loss)
+    lines, passed = _of_script(Console(), spec)
+
+    parameters = 14 if "Dense" in layer else 8
+    assert lines[:4] == [
+        "fit: number 1 of the script; -w fit=2 is for the next one, if any",
+        "training: 2 epochs of 2 updates on 4 rows; SGD",
+        f"model: Sequential, {parameters} parameters",
+        "callbacks: EarlyStopping; certificates go without",
+    ]
+    assert any(words in line for line in lines[4:]), lines
+    assert passed is certified
