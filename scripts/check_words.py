@@ -22,7 +22,7 @@ LIMITS = {
     "launch": 5,
     "ringside": 420,
     "ringside_core": 135,
-    "tests": 614,
+    "tests": 591,
     "trainers": 128,
 }
 
