@@ -277,6 +277,8 @@ def _train(session: _Session, call: FitCall) -> Any:
     record, run_dir = session.record, session.run_dir
     if first_launched:
         call = _as_launched(call, record)
+        if session.timed:  # a callback that stops early would end arms after different epochs
+            call = call.given(callbacks=None)
     else:
         # Another training has an order of its own, a record, and checkpoints.
         spec = record.spec.replace(

@@ -202,25 +202,6 @@ class Steps:
             return shared
         return tf.nest.map_structure(lambda v: v[None] * part.size, shared)  # or takes their mean
 
-    def loop(self, function: Callable[..., Any], data: Any, *, epochs: int) -> None:
-        """Train by a step that is a function with a tape, over an author's own data.
-
-        Args:
-            function: takes a batch: the parts of a tuple one by one, anything else as it is.
-            data: yields global batches, once for each epoch.
-            epochs: passes over the data.
-        """
-
-        def of_batch(batch: Any) -> Any:
-            return in_python(function)(*(batch if isinstance(batch, tuple) else (batch,)))
-
-        step = self.on_rows(of_batch, training=True)
-        strategy = self.backend.strategy_here
-        update = tf.function(lambda batch: strategy.run(step, args=(batch,)), reduce_retracing=True)
-        for _ in range(epochs):
-            for batch in data:
-                update(batch)
-
     def check_replicas(self) -> None:
         """Refuse a training whose replicas cannot be merged into one.
 

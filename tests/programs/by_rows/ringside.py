@@ -1,23 +1,21 @@
-"""The same words, by rows of the author's own global batches: Keras' own `fit` on trainers/step.py.
+"""The same words by rows: `train_call`, as `ringside.fit` calls it.
 
-It stands between the step, which is Ringside's, and `ringside.fit`, which does not use it yet
-(docs/decisions/0009-rows.md). ARM=mirrored:2 names a backend and its replicas. TILED=1: each row
-of a batch stands as often as there are replicas. PASSES=2: for one update each replica runs its
-rows in two passes.
+ARM=mirrored:2 names a backend and its replicas. TILED=1: each row of a batch stands as often as
+there are replicas. PASSES=2: for one update each replica runs its rows in two passes.
 """
 
 import os
-from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
-from tensorflow.python.framework.config import disable_op_determinism
-
 from backends import make_backend
-from ringside_core.keras import VERSION, looks_at_steps, tf
+from ringside_core.keras import VERSION, tf
 from ringside_core.keras.draws import Draws
-from ringside_core.specs import RunSpec, Topology, read_surroundings
+from ringside_core.specs import RecordInProgress, RunSpec, Topology, read_surroundings
 from ringside_core.specs.backends import backend_options
-from ringside_core.workloads.augment import refusals_as_they_are
+from ringside_core.workloads.step import step
+from trainers.authors_fit import train_call
+from trainers.fit_call import fit_call
 from trainers.gather import gather
 from trainers.step import Steps
 
@@ -40,16 +38,8 @@ _backend = make_backend(_spec, read_surroundings(os.environ, lambda *_: ()))
 _backend.__enter__()
 _steps = Steps(_backend, passes=int(os.environ.get("PASSES", 1)))
 _steps.tiled = os.environ.get("TILED") == "1"
-_iterate, _compile = tf.data.Dataset.__iter__, tf.keras.Model.compile
-
-
-def _read_the_same(self: Any) -> Iterator[Any]:
-    """All processes read the same if data are deterministic; the steps are not made so."""
-    tf.config.experimental.enable_op_determinism()
-    try:
-        return _iterate(self)
-    finally:
-        disable_op_determinism()
+_ledger: list[tuple[int, str]] = []
+_compile = tf.keras.Model.compile
 
 
 def _compiled(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -58,17 +48,12 @@ def _compiled(self: Any, *args: Any, **kwargs: Any) -> None:
     _steps.take(self)
 
 
-tf.data.Dataset.__iter__, tf.keras.Model.compile = _read_the_same, _compiled
+tf.keras.Model.compile = _compiled
 
 
 def scope() -> Any:
     """The backend's."""
     return _backend.scope()
-
-
-def step(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function itself."""
-    return function
 
 
 def fit(
@@ -78,31 +63,22 @@ def fit(
     draws: int | None = None,
     **arguments: Any,
 ) -> Any:
-    """`Model.fit`; of a step, a loop over its batches. By rows, if a seed of draws is given."""
-    _steps.at_tape = gradients == "tape"
+    """`ringside.fit`. By rows, if a seed of draws is given."""
     with scope():
         _steps.draws = None if draws is None else Draws(draws)
-    _steps.used.clear()
-    history = None
-    if isinstance(model, tf.keras.Model):
-        _steps.take(model)
-        _steps.each_step = any(map(looks_at_steps, arguments.get("callbacks") or ()))
-        if _processes > 1:
-            _backend.begin_training(model)
-        with refusals_as_they_are():
-            history = model.fit(*data, **arguments)
-        _backend.average_statistics(model)
-    else:
-        _steps.loop(model, *data, **arguments)
-    _steps.check_replicas()
-    return history
+        call = fit_call(model, *data, gradients=gradients, **arguments)  # type: ignore[arg-type]
+    record = RecordInProgress.begun(_spec.replace(epochs=max(1, call.epochs), save="record"))
+    try:
+        return train_call(call, record, _steps, run_dir=Path(), number=1)
+    finally:
+        found = [epoch.ledger for epoch in record.epochs if epoch.ledger is not None]
+        _ledger.extend((ledger.count, ledger.id_hash) for ledger in found)
 
 
-def ledger() -> list[int]:
-    """Rows that were trained since the last call, and the hash of them in their order."""
-    assert _steps.ledger is not None
-    found = list(_steps.ledger.read())
-    _steps.ledger.begin()
+def ledger() -> list[Any]:
+    """Rows that were trained since the last call, and their hash in each epoch."""
+    found = [sum(rows for rows, _ in _ledger), [hashed for _, hashed in _ledger]]
+    _ledger.clear()
     return found
 
 
