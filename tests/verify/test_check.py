@@ -32,7 +32,12 @@ def spec_of(folder: Path, layer: str, loss: str = '"mse"') -> RunSpec:
 @pytest.mark.parametrize(
     ("layer", "loss", "certified", "words"),
     [
-        ("tf.keras.layers.Dropout(0.5)", '"mse"', True, "trial: 4 updates of mirrored ×2 were held"),
+        (
+            "tf.keras.layers.Dropout(0.5)",
+            '"mse"',
+            True,
+            "trial: 4 updates of mirrored ×2 were held",
+        ),
         (MEAN, '"mse"', True, "by design: The training step: what it computes from rows that"),
         (
             "tf.keras.layers.Dense(2)",
