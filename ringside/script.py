@@ -91,8 +91,8 @@ class _Session:
 
     def listeners(self, call: FitCall) -> list[Listener]:
         """Those of a training that tell its launcher how far it is."""
-        told = self.reporter
-        return [Progress(told.step, partial(told.epoch, quiet=not call.says), told.phase)]
+        said = self.reporter
+        return [Progress(said.step, partial(said.epoch, quiet=not call.says), said.phase)]
 
 
 _session: _Session | None = None
@@ -230,7 +230,7 @@ def run_whole(
         backend: started.
         surroundings: where this process stands in the run.
         run_dir: folder of the run.
-        reporter: is told each phase and update.
+        reporter: is said each phase and update.
         trial: trains instead of the fits (`ringside.verify.trial`).
     """
     global _session
@@ -319,8 +319,8 @@ def _as_launched(call: FitCall, record: RecordInProgress) -> FitCall:
 def _trained(session: _Session, call: FitCall, record: RecordInProgress, run_dir: Path) -> Any:
     reporter = session.reporter
     reporter.phase("building")
-    told, drills = session.listeners(call), session.trainings
-    listeners = [*told, *drilled(session.run_dir, record.task, drills)]
+    said, drills = session.listeners(call), session.trainings
+    listeners = [*said, *drilled(session.run_dir, record.task, drills)]
     if takes_turns(session.run_dir) and session.trainings == session.timed:
         listeners.append(WaitForTurn(partial(allowed_until, session.run_dir), reporter.waiting))
     reporter.notes(record.warnings, of="warning")
@@ -400,7 +400,7 @@ def _several() -> bool:
 
 
 def _told(error: BaseException) -> BaseException:
-    """An error of the script as it is told: a file that is locked, as h5py says, by what helps."""
+    """An error of the script as it is said: a file that is locked, as h5py says, by what helps."""
     locked = isinstance(error, BlockingIOError) and "lock" in str(error)
     if not (locked and _several()):
         return error

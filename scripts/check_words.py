@@ -17,12 +17,12 @@ LIMITS = {
     "CHANGELOG.md": 38,  # its older entries stay as they are
     "backends": 11,
     "benchmarks": 1,
-    "docs": 56,
+    "docs": 53,
     "examples": 5,
     "launch": 5,
-    "ringside": 424,
-    "ringside_core": 140,
-    "tests": 643,
+    "ringside": 420,
+    "ringside_core": 135,
+    "tests": 591,
     "trainers": 128,
 }
 

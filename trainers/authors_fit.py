@@ -166,11 +166,11 @@ class FitDriver(Driver):
     logs: dict[str, Any]
 
     def _read_totals(self) -> tuple[dict[str, float], LedgerDigest, tuple[LedgerDigest, ...]]:
-        told = {k: v for k, v in _numbers(self.logs).items() if not k.startswith("val_")}
+        said = {k: v for k, v in _numbers(self.logs).items() if not k.startswith("val_")}
         first = self._epoch == self.training.first_epoch
         before = self.training.updates_before if first else 0
         self.training.totals.check(self._epoch, before=before)
-        return told, self.training.totals.read(), ()
+        return said, self.training.totals.read(), ()
 
     def _validate(self) -> tuple[dict[str, float], int]:
         found = _numbers(self.logs)
@@ -201,7 +201,7 @@ def train_call(
         steps: of this process.
         run_dir: where the chief puts checkpoints and logs.
         number: of the training in its script, from 1.
-        listeners: told after those that save.
+        listeners: said after those that save.
         watching: Keras callbacks that change nothing, called last.
 
     Returns:
@@ -227,7 +227,8 @@ def train_call(
     before = 0 if position.begun is None else position.begun.batches
     held_out = call.arguments.get("validation_data")
     data = Reading(again, position.place, held_out, before, held=spec.ablation == "no_input")
-    data.of_epoch = call.steps_per_epoch or getattr(position.place, "of_epoch", 0)
+    before_stop = 0 if position.place is None else position.place.of_epoch
+    data.of_epoch = call.steps_per_epoch or before_stop
     if not backend.capabilities.synchronous:
         _check_workers(spec, position)
     training = FitTraining(
@@ -567,8 +568,9 @@ def _form_of(arguments: dict[str, Any]) -> Any:
     if isinstance(x, tf.keras.utils.Sequence):
         batch = x[0]  # as Keras itself looks at it
     elif rows_of_arrays(arguments) is not None:
-        given = [arguments[name] for name in ("x", "y", "sample_weight") if name in arguments]
-        batch = tf.nest.map_structure(lambda a: a[:1], tuple(given))
+        given = tuple(v for v in map(arguments.get, ("x", "y", "sample_weight")) if v is not None)
+        alone = len(given) == 1 and not isinstance(x, tuple | list)
+        batch = tf.nest.map_structure(lambda a: a[:1], given[0] if alone else given)  # as Keras
     else:
         return None
 

@@ -59,7 +59,7 @@ class RowLedger:
         self._rows.assign_add(tf.cast(rows, tf.int64))
 
     def begin(self, rows: int = 0, hashed: int = 0, factor: int = 1) -> None:
-        """Forget all rows, or go on from what `state` has told."""
+        """Forget all rows, or go on from what `state` has returned."""
         self._before = rows, hashed
         with self._backend.scope():
             self._hash.assign(0)

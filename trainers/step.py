@@ -135,7 +135,7 @@ class Steps:
                 self._note_used()
                 return returned
             parts: list[Part] = []
-            told: list[Any] = []
+            said: list[Any] = []
             pending: dict[int, Any] | None = {} if passes > 1 else None
             drawn = self.draws.position() if self.draws is not None else None
             for k in range(passes):
@@ -165,12 +165,12 @@ class Steps:
                 may_be_none = _may_be_none(n, size * passes)
                 before = [(v, tf.identity(v)) for v in kept()] if may_be_none else []
                 with part.running(), drawing(self.draws, *by_row, rows, n):
-                    told.append(in_python(author)(own))
+                    said.append(in_python(author)(own))
                 for v, old in before:
                     v.assign(tf.where(rows > 0, v, old))
                 parts.append(part)
             self._note_used()
-            return self._for_keras(parts, told)
+            return self._for_keras(parts, said)
 
         return step
 
@@ -182,8 +182,8 @@ class Steps:
                 variable = whole() if callable(whole) else variable
             self.used[id(variable)] = variable
 
-    def _for_keras(self, parts: list[Part], told: list[Any]) -> Any:
-        part, returned = parts[-1], told[-1]
+    def _for_keras(self, parts: list[Part], said: list[Any]) -> Any:
+        part, returned = parts[-1], said[-1]
         if not part.merge:  # Keras wants one number at least; `_epoch_logs` tells the others
             return {"loss": tf.zeros([1] if VERSION == 3 else [], tf.keras.backend.floatx())}
         if returned is None:  # a step function may return nothing
@@ -195,7 +195,7 @@ class Steps:
                 return times(floating(values[-1]), sum(shares))
             return sum(times(floating(v), s) for v, s in zip(values, shares, strict=True))
 
-        shared = tf.nest.map_structure(counted, *told)
+        shared = tf.nest.map_structure(counted, *said)
         if not self.backend.in_strategy:
             return tf.nest.pack_sequence_as(shared, part.total(tf.nest.flatten(shared)))
         if VERSION == 2:  # Keras sums them over replicas
@@ -342,12 +342,12 @@ class Steps:
     def _epoch_logs(self, model: Any, logs: Any) -> Any:
         """What Keras tells of an epoch or an evaluation, from the logs of its last step."""
         states = [raw(v) for metric in model.metrics for v in metric.variables]
-        told = getattr(type(model), _EPOCH_LOGS[VERSION]).__get__(model)
+        said = getattr(type(model), _EPOCH_LOGS[VERSION]).__get__(model)
         read = type(model).get_metrics_result.__get__(model)
         own = self._evaluating or self._merges(model)
 
         def numbers() -> dict[str, Any]:  # a result may be the variable itself
-            found = told(logs) if own else read()
+            found = said(logs) if own else read()
             return {name: np.asarray(value)[()] for name, value in found.items()}
 
         return self.backend.with_summed(states, numbers)

@@ -41,7 +41,7 @@ def fit_by_workers(
         arguments: of `Model.fit`, by name, as the author wrote them.
         data: from where it goes on, at the end of an epoch; None: it begins.
         callbacks: called in place of those among the arguments.
-        on_rows: told the rows of an epoch before its callbacks are called.
+        on_rows: called with the rows of an epoch, before its callbacks.
 
     Returns:
         Keras' History. Its `updates` are the updates of each epoch, its `rows` their rows.

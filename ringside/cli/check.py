@@ -72,8 +72,8 @@ def _asked_lines(spec: RunSpec, asked: Mapping[str, Any]) -> list[str]:
         f"model: {asked['model']}, {asked['parameters']:,} parameters",
     ]
     if asked["callbacks"]:
-        told = ", ".join(asked["callbacks"])
-        lines.append(f"callbacks: {told}; certificates go without")
+        said = ", ".join(asked["callbacks"])
+        lines.append(f"callbacks: {said}; certificates go without")
     return lines
 
 
@@ -141,12 +141,12 @@ def _of_certificate(found: dict[str, Any]) -> list[str]:
 
 
 def _by_design(layers: Sequence[Mapping[str, Any]]) -> list[str]:
-    alike: dict[tuple[str, str], list[str]] = {}
+    groups: dict[tuple[str, str], list[str]] = {}
     for one in layers:
-        alike.setdefault((one["differs"], one["treated"]), []).append(one["layer"])
+        groups.setdefault((one["differs"], one["treated"]), []).append(one["layer"])
     return [
         f"by design: {_like(layers)}: {what}; {treated}"
-        for (what, treated), layers in alike.items()
+        for (what, treated), layers in groups.items()
     ]
 
 

@@ -43,10 +43,12 @@ def _of_rows(run: Run) -> bool:
 def _same_rows(runs: Sequence[Run]) -> dict[int, Answer]:
     """The answers of runs of a script, by the `id` of the run."""
     found: dict[int, Answer] = {}
-    groups: dict[tuple[object, ...], list[tuple[Run, object]]] = {}
+    groups: dict[tuple[object, ...], list[tuple[Run, tuple[object, ...]]]] = {}
     for run in runs:
         chief = next((record for record in run.records if record.is_chief), None)
-        ledgers = () if chief is None else tuple(epoch.ledger for epoch in chief.epochs)
+        ledgers: tuple[object, ...] = (
+            () if chief is None else tuple(epoch.ledger for epoch in chief.epochs)
+        )
         if not run.outcome.completed or None in ledgers:
             found[id(run)] = "unknown"
         elif not run.spec.capabilities.synchronous:

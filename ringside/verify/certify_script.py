@@ -283,11 +283,11 @@ class _Judge:
             return check
         self._once("sums", self._runs.plainly("sums", sums=True))
         if _is_sum(self._runs.single("sums", SUMS)):
-            told = (
+            said = (
                 "the training step applies a sum over the rows of a batch, of which replicas have "
                 f"parts: divide it by the number of rows, or use a mean. {check.finding}"
             )
-            return check.replace(finding=told)
+            return check.replace(finding=said)
         return self._coupled(check)
 
     def _coupled(self, check: Check) -> Check:
@@ -299,8 +299,8 @@ class _Judge:
         again = self._parity(UPDATES, check.name)
         at_tape = self._equal_at_tape()
         if not again.passed:
-            told = f"unlike plain Keras: {check.finding}; unlike {peer.backend}: {again.finding}"
-            return again.replace(finding=f"{told}{at_tape}")
+            said = f"unlike plain Keras: {check.finding}; unlike {peer.backend}: {again.finding}"
+            return again.replace(finding=f"{said}{at_tape}")
         differs = "what it computes from rows that replicas have parts of"
         treated = f"held against {peer.backend}, whose replicas take the same rows"
         layer = ByDesign(

@@ -247,7 +247,7 @@ class Watch(tf.keras.callbacks.Callback):
                 [n for n in self._told[0] if n.startswith("val_") == begins] if self._told else []
             )
             found = {
-                n.removeprefix("val_"): np.array([told.get(n, np.nan) for told in self._told])
+                n.removeprefix("val_"): np.array([said.get(n, np.nan) for said in self._told])
                 for n in names
             }
             setattr(trace, group, found)
@@ -351,10 +351,10 @@ class Watch(tf.keras.callbacks.Callback):
         size = self._call.arguments.get("validation_batch_size") or self._call.arguments.get(
             "batch_size"
         )
-        told = self._call.model.evaluate(
+        said = self._call.model.evaluate(
             **given, steps=steps, batch_size=size, verbose=0, return_dict=True
         )
-        return {name: np.asarray(value) for name, value in told.items() if np.ndim(value) == 0}
+        return {name: np.asarray(value) for name, value in said.items() if np.ndim(value) == 0}
 
     def _predicted(self) -> dict[str, NDArray[Any]]:
         """Of what the author validates with, where the model can predict."""

@@ -59,7 +59,8 @@ def all_rows_everywhere(backend: Any) -> None:
     """Every replica trains the whole batch."""
     from trainers import step
 
-    vars(step)["cut"] = lambda batch, r, size, cut=step.cut: cut(batch, 0, 1)
+    upstream = vars(step)["cut"]
+    vars(step)["cut"] = lambda batch, r, size: upstream(batch, 0, 1)
 
 
 @mistake(FED, *BOTH)
@@ -68,8 +69,10 @@ def rows_one_after_the_other(backend: Any) -> None:
     from trainers import step
     from trainers.rows import block
 
-    def cut(batch: Any, r: int, size: int, cut: Any = step.cut) -> Any:
-        _, rows, n = cut(batch, r, size)
+    upstream = vars(step)["cut"]
+
+    def cut(batch: Any, r: int, size: int) -> Any:
+        _, rows, n = upstream(batch, r, size)
         return block(batch, r, size), rows, n
 
     vars(step)["cut"] = cut
@@ -77,7 +80,7 @@ def rows_one_after_the_other(backend: Any) -> None:
 
 @mistake(AS_TIMED, *BOTH)
 def equal_shares(backend: Any) -> None:
-    """Replicas count alike, also where a short batch gives them different numbers of rows."""
+    """Replicas count the same, also where a short batch gives them different numbers of rows."""
     from ringside_core.keras import part, tf
 
     def share(own: Any) -> Any:

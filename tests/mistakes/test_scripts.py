@@ -102,6 +102,6 @@ def test_what_a_script_is_told(script: str, says: str, tmp_path: Path) -> None:
     (found,) = certify([arm_of(script, "mirrored")], folder=tmp_path, steps=STEPS)
 
     rest = says.removeprefix("passed: ")
-    told = found.coverage if found.passed else found.reason
-    assert found.passed == says.startswith("passed"), told
-    assert rest in told
+    said = found.coverage if found.passed else found.reason
+    assert found.passed == says.startswith("passed"), said
+    assert rest in said

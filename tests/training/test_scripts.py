@@ -49,9 +49,9 @@ def plain_fit(model: Any, *data: Any, **arguments: Any) -> Any:
     for epoch in range(arguments["epochs"]):
         seen.reset_state()
         for first in range(0, len(data[0]), size):
-            told = model(*(one[first : first + size] for one in data))
+            said = model(*(one[first : first + size] for one in data))
         history.epoch.append(epoch)
-        history.history.setdefault("seen", []).append(float(told["seen"]))
+        history.history.setdefault("seen", []).append(float(said["seen"]))
     return history
 
 
@@ -127,8 +127,8 @@ def test_a_process_that_stops_alone_stops_all(
     execution = launched(spec.replace(global_batch=8, epochs=3), tmp_path)
 
     assert execution.outcome.completed, execution.outcome
-    told = {path.suffix: path.read_text() for path in tmp_path.glob("epochs.*")}
-    assert told == {".True": epochs, ".False": epochs}
+    said = {path.suffix: path.read_text() for path in tmp_path.glob("epochs.*")}
+    assert said == {".True": epochs, ".False": epochs}
 
 
 @pytest.mark.parametrize("case", daily(SEVERAL, FAMILIES.__contains__), ids=str)

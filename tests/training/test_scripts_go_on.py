@@ -46,19 +46,19 @@ def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Told:
 @pytest.fixture(scope="module", params=daily([SERIAL, *FAMILIES], FAMILIES.__contains__), ids=str)
 def broken(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Told:
     """A run that was broken off in each of its trainings."""
-    told, ends = trained(request.param, tmp_path_factory.mktemp("broken"))
+    said, ends = trained(request.param, tmp_path_factory.mktemp("broken"))
     assert ends == [*FEEDS.values(), "completed"]
-    return told
+    return said
 
 
 @pytest.mark.parametrize("feed", FEEDS)
 def test_it_ends_as_the_unbroken_one(unbroken: Told, broken: Told, feed: str) -> None:
     """Weights, the metrics of the begun epoch and of the next one, and what callbacks learned."""
-    whole, told = unbroken[feed], broken[feed]
+    whole, said = unbroken[feed], broken[feed]
 
-    np.testing.assert_allclose(told["weights"], whole["weights"], rtol=1e-12, atol=1e-12)
-    assert told["seen"] == whole["seen"]
+    np.testing.assert_allclose(said["weights"], whole["weights"], rtol=1e-12, atol=1e-12)
+    assert said["seen"] == whole["seen"]
     # Processes agree to end about once a second: it may be after the epoch.
-    epochs = 1 if FEEDS[feed] == "preempted" and len(told["loss"]) == 1 else 2
+    epochs = 1 if FEEDS[feed] == "preempted" and len(said["loss"]) == 1 else 2
     for name in ("loss", "mae", "val_loss"):
-        np.testing.assert_allclose(told[name], whole[name][-epochs:], rtol=1e-12)
+        np.testing.assert_allclose(said[name], whole[name][-epochs:], rtol=1e-12)

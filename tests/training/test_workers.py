@@ -27,8 +27,8 @@ COUNTED = [
 ]
 
 
-@pytest.fixture(scope="module", name="told")
-def told_(tmp_path_factory: pytest.TempPathFactory) -> Any:
+@pytest.fixture(scope="module", name="said")
+def said_(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """What a coordinator wrote down, by Keras and number of workers; started when first asked."""
     starts: dict[tuple[int, int], Answer] = {}
 
@@ -49,16 +49,16 @@ def told_(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return of
 
 
-def of(told: Answer, head: str) -> Answer:
+def of(said: Answer, head: str) -> Answer:
     """The part of an answer whose names begin so."""
-    return {key.removeprefix(head): value for key, value in told.items() if key.startswith(head)}
+    return {key.removeprefix(head): value for key, value in said.items() if key.startswith(head)}
 
 
 @both
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_one_worker_trains_as_plain_keras_does(told: Any, keras: int, name: str) -> None:
+def test_one_worker_trains_as_plain_keras_does(said: Any, keras: int, name: str) -> None:
     """Weights, histories, calls of callbacks, evaluation before and after, predictions."""
-    found, plain = (of(told(keras, 1), f"{name}: {who}: ") for who in ("workers", "plain"))
+    found, plain = (of(said(keras, 1), f"{name}: {who}: ") for who in ("workers", "plain"))
 
     assert {*found} == {*plain}
     for key, value in plain.items():
@@ -68,10 +68,10 @@ def test_one_worker_trains_as_plain_keras_does(told: Any, keras: int, name: str)
 @both
 @pytest.mark.parametrize(("count", "batch", "drawn"), COUNTED)
 def test_each_row_is_trained_once_in_an_epoch(
-    told: Any, keras: int, count: int, batch: int, drawn: str
+    said: Any, keras: int, count: int, batch: int, drawn: str
 ) -> None:
     """By one of two workers: its gradient ÷ the rows of its update is the mean over them."""
-    found = of(told(keras, 2), f"{count} {drawn}: ")
+    found = of(said(keras, 2), f"{count} {drawn}: ")
     expected, updates = np.zeros(count), 0
     for first in range(0, count, batch):
         of_batch = np.arange(first, min(first + batch, count))
@@ -86,9 +86,9 @@ def test_each_row_is_trained_once_in_an_epoch(
 
 @both
 @pytest.mark.parametrize("workers", [1, 2])
-def test_the_coordinator_evaluates_as_plain_keras_does(told: Any, keras: int, workers: int) -> None:
+def test_the_coordinator_evaluates_as_plain_keras_does(said: Any, keras: int, workers: int) -> None:
     """Whole batches of the author's, after a training, with the same weights."""
-    found = of(told(keras, workers), "evaluated: ")
+    found = of(said(keras, workers), "evaluated: ")
 
     for name in ("evaluated", "predicted"):
         np.testing.assert_allclose(
@@ -110,6 +110,6 @@ def test_the_coordinator_evaluates_as_plain_keras_does(told: Any, keras: int, wo
         ("eager", "Leave run_eagerly out of compile"),
     ],
 )
-def test_what_workers_cannot_do_is_refused(told: Any, keras: int, name: str, words: str) -> None:
+def test_what_workers_cannot_do_is_refused(said: Any, keras: int, name: str, words: str) -> None:
     """In one sentence that says what to do."""
-    assert words in str(of(told(keras, 1), "refused: ").get(name, "trained"))
+    assert words in str(of(said(keras, 1), "refused: ").get(name, "trained"))

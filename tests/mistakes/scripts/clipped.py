@@ -1,5 +1,7 @@
 """The step clips what it applies: of own rows, unless gradients are added at the tape."""
 
+from typing import Any
+
 import numpy as np
 import tensorflow as tf
 
@@ -12,7 +14,7 @@ x = np.random.default_rng(5).normal(size=(61, 4))
 class Clipped(tf.keras.Sequential):
     """Clips by the norm of all gradients."""
 
-    def train_step(self, data):
+    def train_step(self, data: Any) -> Any:
         """Keras' own, but for that."""
         rows, labels = data
         with tf.GradientTape() as tape:

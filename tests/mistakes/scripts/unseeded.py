@@ -1,12 +1,14 @@
 """Each process reads other rows: a generator whose numbers no seed reaches."""
 
+from typing import Any
+
 import numpy as np
 import tensorflow as tf
 
 import ringside
 
 
-def rows():
+def rows() -> Any:
     """Eight batches."""
     drawn = np.random.default_rng()
     for _ in range(8):

@@ -65,12 +65,12 @@ for name, (number, given) in FEEDS.items():
         layers = [tf.keras.layers.Dense(4, "tanh", input_shape=(3,)), tf.keras.layers.Dense(1)]
         model = tf.keras.Sequential(layers)
         model.compile(tf.keras.optimizers.Adam(0.05), "mse", metrics=["mae"])
-    watching = [Slows(), Breaks(name, number)]
+    watching: list[Any] = [Slows(), Breaks(name, number)]
     history = ringside.fit(
         model, **given, epochs=3, validation_data=held_out, callbacks=watching, verbose=0
     )
-    told: dict[str, Any] = {n: list(history.history[n]) for n in ("loss", "mae", "val_loss")}
-    told |= {"seen": watching[0].seen}
-    told |= {"weights": np.concatenate([w.ravel() for w in model.get_weights()]).tolist()}
+    said: dict[str, Any] = {n: list(history.history[n]) for n in ("loss", "mae", "val_loss")}
+    said |= {"seen": watching[0].seen}
+    said |= {"weights": np.concatenate([w.ravel() for w in model.get_weights()]).tolist()}
     if ringside.is_chief() and np.isfinite(history.history["loss"]).all():  # else it was over
-        (FOLDER / f"{name}.json").write_text(json.dumps(told))
+        (FOLDER / f"{name}.json").write_text(json.dumps(said))

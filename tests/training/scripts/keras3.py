@@ -104,12 +104,12 @@ how: dict[str, Any] = {"batch_size": 16, "epochs": 2, "verbose": 0}
 if not asked.own_step:
     how["validation_data"] = (words[:32], labels[:32])  # Keras counts a short batch as a whole one
 if asked.plain:
-    told = net.fit(words, labels, shuffle=False, **how)
+    said = net.fit(words, labels, shuffle=False, **how)
 else:
-    told = ringside.fit(step if asked.own_step else net, words, labels, shuffle=False, **how)
+    said = ringside.fit(step if asked.own_step else net, words, labels, shuffle=False, **how)
 if ringside.is_chief():
     if asked.save:
         net.save("model.keras")
     sums = [float(np.abs(weight).sum()) for weight in net.get_weights()]
-    last = {name: values[-1] for name, values in told.history.items()}
+    last = {name: values[-1] for name, values in said.history.items()}
     print(json.dumps({**last, **dict(enumerate(map(float, sums)))}))

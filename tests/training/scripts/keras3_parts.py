@@ -164,12 +164,12 @@ def an_output_may_have_no_loss() -> None:
     set_floatx("float64")
     found, epochs = train_serial(Workload("partial", model, (x, y), (x, y)), global_batch=12)
     plain = model()
-    told = plain.fit(x, y, batch_size=12, epochs=EPOCHS, verbose=0, validation_data=(x, y))
+    said = plain.fit(x, y, batch_size=12, epochs=EPOCHS, verbose=0, validation_data=(x, y))
     set_floatx("float32")
     for one, other in zip(found, plain.get_weights(), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-10)
-    np.testing.assert_allclose([e.train["loss"] for e in epochs], told.history["loss"])
-    np.testing.assert_allclose([e.validation["loss"] for e in epochs], told.history["val_loss"])
+    np.testing.assert_allclose([e.train["loss"] for e in epochs], said.history["loss"])
+    np.testing.assert_allclose([e.validation["loss"] for e in epochs], said.history["val_loss"])
 
 
 def a_step_of_ones_own_runs_in_parts() -> None:

@@ -32,7 +32,7 @@ class Breaks(Listener):
             raise InterruptedError
 
     def on_epoch_end(self, epoch: int, record: Any) -> None:
-        """It is told after those that save."""
+        """It is said after those that save."""
         if self._after < 0 and epoch + 1 == -self._after:
             raise InterruptedError
 
@@ -148,15 +148,15 @@ def check(name: str) -> None:
             assert train(Path(folder), case, stop=stop) == {}
             again = train(Path(folder), case, resume=True)
         left = len(again["ledgers"])
-        told = f"{name}, broken off at {stop}"
-        assert again["ledgers"] == whole["ledgers"][-left:], told
+        said = f"{name}, broken off at {stop}"
+        assert again["ledgers"] == whole["ledgers"][-left:], said
         for key in ("weights", "loss", "mae"):
             found, expected = np.asarray(again[key]), np.asarray(whole[key])
             if key != "weights":
                 expected = expected[-len(found) :]
-            np.testing.assert_allclose(found, expected, rtol=1e-5, err_msg=f"{told}: {key}")
+            np.testing.assert_allclose(found, expected, rtol=1e-5, err_msg=f"{said}: {key}")
         if name != "unknown":  # a checkpoint holds what the callback has learned until then
-            assert again["numbers"] == whole["numbers"], told
+            assert again["numbers"] == whole["numbers"], said
 
 
 if __name__ == "__main__":

@@ -39,28 +39,28 @@ def net(width: int = 5) -> Any:
 
 
 class Counted(tf.keras.callbacks.Callback):
-    """Counts what it is told, changes the rate in each step, validates with half the weights."""
+    """Counts what it is said, changes the rate in each step, validates with half the weights."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.told = dict.fromkeys(("train", "epochs", "steps", "ends", "tests"), 0)
+        self.said = dict.fromkeys(("train", "epochs", "steps", "ends", "tests"), 0)
         self.tested = 0.0
 
     def on_train_begin(self, logs: Any = None) -> None:
-        self.told["train"] += 1
+        self.said["train"] += 1
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        self.told["epochs"] += epoch
+        self.said["epochs"] += epoch
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        self.told["steps"] += batch
-        tf.keras.backend.set_value(self.model.optimizer.lr, 0.1 / (2 + self.told["ends"]))
+        self.said["steps"] += batch
+        tf.keras.backend.set_value(self.model.optimizer.lr, 0.1 / (2 + self.said["ends"]))
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        self.told["ends"] += 1
+        self.said["ends"] += 1
 
     def on_test_begin(self, logs: Any = None) -> None:
-        self.told["tests"] += 1
+        self.said["tests"] += 1
         self._own = self.model.get_weights()
         self.model.set_weights([0.5 * value for value in self._own])
 
@@ -127,10 +127,10 @@ def held(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
     with scope():
         model, optimizer = net(), tf.keras.optimizers.SGD(0.5, momentum=0.5)
         model.compile(optimizer, squared, metrics=["mae"])
-    told = {"batch_size": BATCH, "shuffle": False, "verbose": 0}
-    fit(model, *data(8), epochs=2, callbacks=[Held(optimizer, evaluated)], **told)
+    said = {"batch_size": BATCH, "shuffle": False, "verbose": 0}
+    fit(model, *data(8), epochs=2, callbacks=[Held(optimizer, evaluated)], **said)
     drawn = float(np.random.random())
-    history = fit(model, *data(8), epochs=1, **told)
+    history = fit(model, *data(8), epochs=1, **said)
     history.history |= {"evaluated": evaluated, "drawn": [drawn]}
     history.history["rate"] = [float(optimizer.learning_rate.numpy())]
     return model, history
@@ -163,8 +163,8 @@ def padded(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
         lambda i: (1 + tf.range(i, i + 1 + i * 7 % 13) % 8, tf.cast(i % 5, tf.float64))
     )
     held_out = words.take(30).padded_batch(BATCH)  # its longest is shorter
-    told = {"validation_data": held_out, "epochs": 2, "verbose": 0}
-    return model, fit(model, words.padded_batch(BATCH), **told)
+    said = {"validation_data": held_out, "epochs": 2, "verbose": 0}
+    return model, fit(model, words.padded_batch(BATCH), **said)
 
 
 class Mixed(tf.keras.utils.Sequence):
@@ -230,7 +230,7 @@ def stepwise(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
         validation_split=0.2,
         callbacks=[counted],
     )
-    history.history.update({name: [float(value)] for name, value in counted.told.items()})
+    history.history.update({name: [float(value)] for name, value in counted.said.items()})
     history.history["tested"] = [counted.tested]
     return model, history
 
@@ -241,13 +241,13 @@ def staged(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
     with scope():
         model = net()
         model.compile("adam", "mse", metrics=["mae"])
-    told = {"batch_size": BATCH, "shuffle": False, "verbose": 0}
-    fit(model, *data(4), epochs=2, **told)
-    fit(model, *data(4), epochs=3, initial_epoch=2, **told)
+    said = {"batch_size": BATCH, "shuffle": False, "verbose": 0}
+    fit(model, *data(4), epochs=2, **said)
+    fit(model, *data(4), epochs=3, initial_epoch=2, **said)
     model.layers[0].trainable = False
     with scope():
         model.compile(tf.keras.optimizers.Adam(0.01), "mse", metrics=["mae"])
-    history = fit(model, *data(4), epochs=5, initial_epoch=3, **told)
+    history = fit(model, *data(4), epochs=5, initial_epoch=3, **said)
     x, y = data(5, 24)
     evaluated = model.evaluate(x, y, batch_size=BATCH, verbose=0, return_dict=True)
     history.history.update({f"evaluated {name}": [value] for name, value in evaluated.items()})
@@ -322,8 +322,8 @@ def within(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
     with opened:
         model.compile(tf.keras.optimizers.SGD(0.1), one_number, metrics=[one_number, "mae"])
         held_out = data(12, 2 * BATCH)  # plain Keras counts a short last batch as a whole one
-        told = {"batch_size": BATCH, "epochs": 2, "validation_data": held_out, "verbose": 0}
-        return model, fit(model, *data(11), shuffle=False, **told)
+        said = {"batch_size": BATCH, "epochs": 2, "validation_data": held_out, "verbose": 0}
+        return model, fit(model, *data(11), shuffle=False, **said)
 
 
 def unweighted(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
@@ -413,9 +413,9 @@ def added(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
         model = tf.keras.Model(inputs, Compared()(inputs["y"], net()(inputs["x"])))
         model.compile(tf.keras.optimizers.SGD(0.004))
     (x, y), (held_out, wanted) = data(16), data(17, 33)
-    told = {"batch_size": BATCH, "epochs": 2, "shuffle": False, "verbose": 0}
+    said = {"batch_size": BATCH, "epochs": 2, "shuffle": False, "verbose": 0}
     tested = {"x": held_out, "y": wanted}
-    return model, fit(model, {"x": x, "y": y}, validation_data=(tested,), **told)
+    return model, fit(model, {"x": x, "y": y}, validation_data=(tested,), **said)
 
 
 class Late(tf.keras.Model):
@@ -500,8 +500,8 @@ def without_call(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
     with scope():
         model = WithoutCall()
         model.compile(tf.keras.optimizers.Adam(0.01), "mse", metrics=["mae"])
-    told = {"batch_size": BATCH, "epochs": 2, "shuffle": False, "verbose": 0}
-    return model, fit(model, *data(9), **told)
+    said = {"batch_size": BATCH, "epochs": 2, "shuffle": False, "verbose": 0}
+    return model, fit(model, *data(9), **said)
 
 
 class MadeInBuild(tf.keras.layers.Layer):
@@ -556,8 +556,8 @@ def named(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
 
         model = Named(net().layers)
         model.compile(optimizer, "mse")
-    told = {"batch_size": BATCH, "epochs": 2, "shuffle": False, "verbose": 0}
-    return model, fit(model, *data(11, 60), **told)
+    said = {"batch_size": BATCH, "epochs": 2, "shuffle": False, "verbose": 0}
+    return model, fit(model, *data(11, 60), **said)
 
 
 PROGRAMS = (
