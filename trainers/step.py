@@ -396,6 +396,11 @@ class Steps:
         if _TAKEN in held:
             return
         held[_TAKEN] = True
+        if self.backend.in_strategy:  # TensorFlow divides what it assigns, and a file's cannot be
+            load = metric.load_own_variables
+            held["load_own_variables"] = lambda store: load(
+                {name: np.asarray(store[name]) for name in store}
+            )
         upstream = metric.update_state
         by_author = not is_of_keras(getattr(metric, "_fn", None) or type(metric))
 
