@@ -110,6 +110,7 @@ class Trial:
         if updates and self._request.states:
             watch.states = Trace.read(Path(self._request.states))
         watch.each = updates or case == TILED
+        watch.evaluates = case != TILED  # replicas evaluate their own rows
         try:
             watch.before()
             self._train(case, call, session, watch)
@@ -198,6 +199,7 @@ class Watch(tf.keras.callbacks.Callback):
 
     Attributes:
         each: after each update; else after the last one.
+        evaluates: before the training and after it.
         states: each update begins from the state of this trace before it; None: from its own.
         ledgers: (rows, their hash) of each epoch.
         draws: by row.
@@ -216,7 +218,7 @@ class Watch(tf.keras.callbacks.Callback):
         super().__init__()
         self._supports_tf_logs = True  # or Keras would copy the logs to the host in each step
         self._trace, self._call, self._backend = trace, call, backend
-        self.each = True
+        self.each = self.evaluates = True
         self.states: Trace | None = None
         self.ledgers: list[tuple[int, str]] = []
         self._rows: dict[str, list[NDArray[Any]]] = {}
@@ -230,7 +232,7 @@ class Watch(tf.keras.callbacks.Callback):
         """The author's model is evaluated as it is."""
         with nullcontext() if self._backend is None else self._backend.scope():
             make_variables(self._call)
-        found = self._evaluated()
+        found = self._evaluated() if self.evaluates else {}
         self._trace.before = {name: np.asarray(value) for name, value in found.items()}
 
     def after(self) -> None:
@@ -251,7 +253,7 @@ class Watch(tf.keras.callbacks.Callback):
                 for n in names
             }
             setattr(trace, group, found)
-        trace.predictions = self._predicted()
+        trace.predictions = self._predicted() if self.evaluates else {}
         trace.meta |= {
             "updates": self._updates,
             "ledgers": self.ledgers,
