@@ -76,6 +76,8 @@ def spec_from_flags(
     }
     if not {"global_batch", "epochs"} <= given.keys():
         defaults = ready(workload, workload_options)
+        if script_words(workload):
+            given["authors_batch"] = defaults.global_batch
         given = {"global_batch": defaults.global_batch, "epochs": defaults.epochs} | given
     if "filter" in given:
         check_modules_beside(given["filter"])

@@ -286,7 +286,8 @@ def _train(session: _Session, call: FitCall) -> Any:
             epochs=max(1, call.epochs),
             resume_from=AUTO if record.spec.resume_from == AUTO else None,
         )
-        run_dir = run_dir / f"fit-{number + 1}" if number else run_dir
+        # In the run's own folder a launcher would take it for the fit that is timed.
+        run_dir = run_dir / f"fit-{number + 1}" if number or session.timed else run_dir
         record = begun(spec, session.surroundings)
         if spec.resume_from == AUTO:
             set_record_aside(run_dir, record.task)
@@ -312,7 +313,7 @@ def _train(session: _Session, call: FitCall) -> Any:
 def _as_launched(call: FitCall, record: RecordInProgress) -> FitCall:
     """The call with the batch and the epochs of the run."""
     spec = record.spec
-    call = call.in_batches_of(spec.global_batch)
+    call = call.in_batches_of(spec.global_batch, authors=spec.authors_batch)
     if call.epochs == spec.epochs:
         return call
     return call.given(epochs=call.first_epoch + spec.epochs)

@@ -36,10 +36,17 @@ from trainers.driver import Driver, Listener
 from trainers.fit import through_keras
 from trainers.fit_call import FitCall
 from trainers.preemption import Preemption
-from trainers.reading import Place, Reading, begins_again, reading, rows_of_arrays
+from trainers.reading import (
+    Place,
+    Reading,
+    begins_again,
+    reading,
+    rows_of_arrays,
+    runs_python,
+)
 from trainers.resume import check_goes_on, restored
 from trainers.step import Steps
-from trainers.sync_proof import SyncProof
+from trainers.sync_proof import ReplicasDifferError, SyncProof
 from trainers.totals import BegunEpoch
 from trainers.workers import fit_by_workers
 
@@ -127,7 +134,8 @@ class Totals:
         if self._of_workers is not None:
             return LedgerDigest(count=self._of_workers, id_sum=0, id_hash="", of_rows=True)
         rows, hashed = self.ledger.read()
-        return LedgerDigest(count=rows, id_sum=0, id_hash=f"{hashed:016x}", of_rows=True)
+        known = "" if self._model.jit_compile else f"{hashed:016x}"
+        return LedgerDigest(count=rows, id_sum=0, id_hash=known, of_rows=True)
 
     def put_before(self) -> None:
         """Add what metrics held before the restart, once they have variables."""
@@ -218,7 +226,8 @@ def train_call(
         raise _no_batch()
     executions = _compiled_as(spec, model)
     backend.prepare_model(model)
-    steps.begin(model, at_tape=call.gradients == "tape", each_step=_looks(call.callbacks))
+    looks, learns = _agreed(call, backend)
+    steps.begin(model, at_tape=call.gradients == "tape", each_step=looks)
     with backend.scope():
         make_variables(call)
     position = restored(record, model, backend, run_dir)
@@ -250,13 +259,19 @@ def train_call(
     record.initial_digest = weights_digest(model) if model.built else ""
     calls = _Calls(call, steps, position, stopped=position.ended and spec.resume_from != "auto")
     record.warnings += calls.warnings
-    learned = calls.learned if call.callbacks else lambda: None
+    if position.place is not None and runs_python(call.arguments.get("x")):
+        record.warnings += (
+            "The data run Python. What it draws begins again at a restart, so the rows may not be "
+            "those that were due.",
+        )
+    learned = calls.learned if learns else lambda: None
     saving = savers(training, record, run_dir, exported=False, learned=learned)  # type: ignore[arg-type]
     proved = backend.capabilities.synchronous and spec.ablation != "no_reduction"
     proof = [SyncProof(record)] if proved else []
     ending = [Preemption(one) for one in saving if isinstance(one, Checkpoint)]
     driver = FitDriver(training, record, [*proof, *saving, *listeners, *ending])  # type: ignore[arg-type]
     calls.driver = driver
+    steps.on_last_step = driver.stop_clock
     if position.epochs_done >= call.epochs:
         data.leave_out(call.arguments.get("x"))
         return call.no_history()
@@ -266,7 +281,11 @@ def train_call(
         refusals_as_they_are(),
     ):
         driver.start()
-        history = _fitted(call, calls, watching, position)
+        try:
+            history = _fitted(call, calls, watching, position)
+        except ReplicasDifferError:
+            steps.check_replicas()  # what has let them part, if it is a variable of the step
+            raise
     backend.average_statistics(model)
     if driver.clock.done:
         driver.measure(through_keras)
@@ -503,8 +522,23 @@ def _check_workers(spec: RunSpec, position: Position) -> None:
         )
 
 
-def _looks(callbacks: Sequence[Any]) -> bool:
-    return any(map(looks_at_steps, callbacks))
+def _agreed(call: FitCall, backend: Backend) -> tuple[bool, bool]:
+    """Whether any process has callbacks that look at batches, and whether any has callbacks.
+
+    Raises:
+        RefusalError: processes have different numbers of batches.
+    """
+    looks = any(map(looks_at_steps, call.callbacks))
+    batches = -1 if call.steps_per_epoch is None else call.steps_per_epoch
+    own = np.array([looks, bool(call.callbacks), batches, -batches], np.float64)
+    looks, learns, most, fewest = backend.all_reduce(own, "max")
+    if most != -fewest:
+        raise RefusalError(
+            "Every process must read the same batches.",
+            received=f"{int(-fewest)} batches in an epoch of one process, {int(most)} of another",
+            advice="Give each process all data: Ringside divides each batch among the replicas.",
+        )
+    return bool(looks), bool(learns)
 
 
 def make_variables(call: FitCall) -> None:

@@ -76,13 +76,17 @@ class FitCall:
         left = {k: v for k, v in (self.arguments | arguments).items() if v is not None}
         return replace(self, arguments=left)
 
-    def in_batches_of(self, rows: int) -> "FitCall":
+    def in_batches_of(self, rows: int, *, authors: int | None = None) -> "FitCall":
         """The same training with another global batch.
+
+        Args:
+            rows: of it.
+            authors: the batch that the author's data were seen to have; None: it is not known.
 
         Raises:
             RefusalError: only the author can give its data other batches.
         """
-        if rows == self.global_batch:
+        if rows in (self.global_batch, authors):
             return self
         x = self.arguments.get("x")
         if isinstance(x, tf.data.Dataset):

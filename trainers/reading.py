@@ -205,6 +205,16 @@ def begins_again(arguments: dict[str, Any]) -> bool:
     return isinstance(x, tf.keras.utils.Sequence)
 
 
+def runs_python(x: Any) -> bool:
+    """Whether data are read by Python: a generator, a Sequence, or functions in a data set."""
+    if not isinstance(x, tf.data.Dataset):
+        return not (hasattr(x, "shape") or isinstance(x, list | tuple | dict))
+    graph = tf.raw_ops.DatasetToGraphV2(
+        input_dataset=tf.data.experimental.to_variant(x), external_state_policy=1
+    ).numpy()
+    return any(op in graph for op in (b"PyFunc", b"GeneratorDataset"))
+
+
 def batches_of(arguments: dict[str, Any]) -> int | None:
     """Global batches of an epoch; None: not known before they are read.
 

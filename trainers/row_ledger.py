@@ -46,8 +46,11 @@ class RowLedger:
             rows: how many of them count: 0 where the replica has none.
             number: of the replica.
             size: replicas.
-            batch: the global one.
+            batch: the global one; None: rows are counted only.
         """
+        self._rows.assign_add(tf.cast(rows, tf.int64))
+        if batch is None:
+            return
         if self._backend.size > 1:
             first, _, n = cut(batch, 0, _MORE)
             place = tf.one_hot(tf.minimum(self._batches, _KEPT - 1), _KEPT, dtype=tf.int64)
@@ -56,7 +59,6 @@ class RowLedger:
         some = tf.cast(tf.minimum(rows, 1), tf.int64)
         self._hash.assign_add(row_hash(part, number, size) * some * self._factor)
         self._factor.assign(self._factor * _ODD)
-        self._rows.assign_add(tf.cast(rows, tf.int64))
 
     def begin(self, rows: int = 0, hashed: int = 0, factor: int = 1) -> None:
         """Forget all rows, or go on from what `state` has returned."""

@@ -51,6 +51,7 @@ class Steps:
         draws: of the random numbers by row, for certificates; None: each replica draws its own.
         tiled: a trial, of global batches in which each row of the author's stands as often as there
             are replicas, one after the other: each trains the author's whole batch.
+        on_last_step: called when an epoch's last step is over, before its logs are merged.
         used: the variables that training steps use, by id; known once a step was traced.
     """
 
@@ -80,6 +81,7 @@ class Steps:
         self.used: dict[int, Any] = {}
         self._models: list[Any] = []
         self._evaluating = False
+        self.on_last_step: Callable[[], None] = lambda: None
         self._settle: Callable[[], None] = lambda: None  # seeds of layers are a thread's own
         # Every replica gets the whole global batch; public, and called by both Keras.
         backend.strategy_here.experimental_distribute_dataset = _as_it_is
@@ -90,7 +92,7 @@ class Steps:
         self.at_tape, self.each_step = at_tape, each_step
         self.used.clear()
         self._settle = as_in_this_thread(lambda: None)
-        model.train_function = None  # it was traced for another training
+        model.train_function = model.test_function = None  # they were traced for another training
 
     def on_rows(
         self,
@@ -106,7 +108,7 @@ class Steps:
         Args:
             author: batch → numbers by name: means over the rows, or results of metrics.
             training: whether its gradients may be added at the tape.
-            noted: whether its rows go into the ledger, whose hash is no operation of XLA.
+            noted: whether the ledger keeps a hash of its rows, which is no operation of XLA.
             merge: whether what it returns is summed over replicas at once.
             kept: gives the variables that a replica without rows must leave as they are.
 
@@ -120,9 +122,10 @@ class Steps:
             number = backend.static_replica_number()
             tiled, passes = self.tiled and size > 1, self.passes if training else 1
             r, of = (0, 1) if tiled else (number, size)
-            if training and self.ledger is not None and noted():
+            if training and self.ledger is not None:
                 own, rows, _ = cut(batch, r, of)
-                self.ledger.note(own, 0 if tiled and number else rows, r, of, batch)
+                counted = 0 if tiled and number else rows
+                self.ledger.note(own, counted, r, of, batch if noted() else None)
             if passes > 1 and self.at_tape:
                 raise RefusalError(
                     "Gradient accumulation adds gradients where an optimizer applies them.",
@@ -322,6 +325,7 @@ class Steps:
 
     def _epoch_logs(self, model: Any, logs: Any) -> Any:
         """What Keras tells of an epoch or an evaluation, from the logs of its last step."""
+        self.on_last_step()
         states = [raw(v) for metric in model.metrics for v in metric.variables]
         said = getattr(type(model), _EPOCH_LOGS[VERSION]).__get__(model)
         read = type(model).get_metrics_result.__get__(model)

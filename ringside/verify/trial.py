@@ -6,13 +6,14 @@ that starts no backend.
 """
 
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ringside.verify.cut import cut
+from ringside.verify.cut import cut as cut_call
 from ringside.verify.store import users_code
 from ringside.verify.trace import Trace
 from ringside.verify.trial_request import (
@@ -36,7 +37,7 @@ from ringside_core.keras import (
     trainable_of,
     weights_of,
 )
-from ringside_core.keras.draws import Draws
+from ringside_core.keras.draws import Draws, drawing
 from ringside_core.specs import RecordInProgress
 from ringside_core.users_errors import of_users
 from ringside_core.workloads.registry import fit_number
@@ -45,7 +46,7 @@ from trainers.authors_fit import make_variables, train_call
 from trainers.fit_call import FitCall
 from trainers.reading import rows_of_arrays
 from trainers.row_ledger import RowLedger
-from trainers.rows import rows_of
+from trainers.rows import cut, rows_of
 
 # How many elements, over all variables, are kept after each update: 20 updates of 500,000 float64
 # are 80 MB. Of larger models only a fixed sample is kept, and everything after the last update.
@@ -83,23 +84,25 @@ class Trial:
             session: of `ringside.script`.
         """
         self.reached += 1
-        call = call.in_batches_of(self._record.spec.global_batch)
+        spec = self._record.spec
+        call = call.in_batches_of(spec.global_batch, authors=spec.authors_batch)
         if self.reached < self._fit:
-            return self._train("before", cut(call, whole=2, tail=0, epochs=1), session, None)
+            return self._train("before", cut_call(call, whole=2, tail=0, epochs=1), session, None)
         asked, batch = self._request, self._record.spec.global_batch
         if asked.at_tape:
             call = FitCall(call.model, call.arguments, "tape")
         if asked.sums:
             self._gradients(call)
             raise ScriptIsOver
-        if asked.moved:
-            _move(call)
+        if asked.moved and not asked.states:
+            make_variables(call)
+            _move(trainable_of(call.model), np.random.default_rng(0))
         whole = max(1, asked.updates // 2 - 1)
-        self._watched(TILED, cut(call, whole=2, tail=0, epochs=1), session)
-        self._watched(UPDATES, cut(call, whole=whole, tail=1, epochs=2), session)
+        self._watched(TILED, cut_call(call, whole=2, tail=0, epochs=1), session)
+        self._watched(UPDATES, cut_call(call, whole=whole, tail=1, epochs=2), session)
         if not (asked.states or asked.resume_from):
             short = min(asked.most_replicas + 1, batch)
-            self._watched(SHORT, cut(call, whole=1, tail=short, epochs=1), session)
+            self._watched(SHORT, cut_call(call, whole=1, tail=short, epochs=1), session)
         raise ScriptIsOver
 
     def _watched(self, case: str, call: FitCall, session: Any) -> None:
@@ -109,6 +112,7 @@ class Trial:
         updates = case == UPDATES
         if updates and self._request.states:
             watch.states = Trace.read(Path(self._request.states))
+            watch.moved = np.random.default_rng(0) if self._request.moved else None
         watch.each = updates or case == TILED
         watch.evaluates = case != TILED  # replicas evaluate their own rows
         try:
@@ -140,15 +144,41 @@ class Trial:
             on_apply(optimizer, note)
         model.train_function = None
         try:
-            batch = first_batch(call)
-            for times in (1, 2, 3):
-                rows = tf.nest.map_structure(lambda t: tf.repeat(t, times, axis=0), batch)  # noqa: B023
+            batch, size = first_batch(call), self._request.most_replicas
+            flat = [t for t in tf.nest.flatten(batch) if t is not None]
+            n = int(rows_of(flat)[0])
+            parts = {f"rows {r}": (*cut(batch, r, size)[:2], r, size, n) for r in range(size)}
+            repeated = {
+                f"gradient {k}": (
+                    tf.nest.map_structure(partial(tf.repeat, repeats=k, axis=0), batch),
+                )
+                for k in (1, 2, 3)
+            }
+            assert self._draws is not None
+            begun, step = self._draws.count(), model.train_step
+            for name, (rows, *part) in {**repeated, **parts}.items():
+                if part and not int(part[0]):
+                    continue
+                given = (part[1], part[2], part[0], n) if part else ()
+                vars(model)["train_step"] = self._drawn(step, given)
+                model.train_function = None
+                self._draws.rewind(begun)
                 model.fit(tf.data.Dataset.from_tensors(rows), verbose=0)
-                flat = [np.asarray(v).reshape(-1) for v in kept]
-                trace.final[f"gradient {times}"] = np.concatenate(flat)
+                found = np.concatenate([np.asarray(v).reshape(-1) for v in kept])
+                share = int(part[0]) / n if part else 1.0
+                trace.final[name] = found * share
         except Exception as error:
             trace.meta["error"] = of_users(error)
         trace.write(trace_of(self._run_dir, SUMS, self._record.task))
+
+    def _drawn(self, step: Any, part: tuple[Any, ...]) -> Any:
+        """The step with the numbers of the first batch, or of a part of its rows."""
+
+        def run(batch: Any) -> Any:
+            with drawing(self._draws, *part):
+                return step(batch)
+
+        return run
 
     def _train(self, case: str, call: FitCall, session: Any, watch: "Watch | None") -> Any:
         watching = [] if watch is None else [watch]
@@ -258,10 +288,14 @@ class Watch(tf.keras.callbacks.Callback):
             "updates": self._updates,
             "ledgers": self.ledgers,
             "drawn": self._drawn,
+            "train_examples": self.ledgers[0][0] if self.ledgers else 0,
+            "validation_examples": [0],
             "every": self._stride,
             "bits": lowest_bits(model),
             "trained": {name: id(v) in trained for name, v in self._named()},
         }
+
+    moved: np.random.Generator | None = None
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Note the initial state."""
@@ -305,6 +339,8 @@ class Watch(tf.keras.callbacks.Callback):
             for name, variable in variables:
                 value = rows[name][update].reshape(variable.shape)
                 variable.assign(np.asarray(value, variable.dtype.as_numpy_dtype))
+        if self.moved is not None:
+            _move(trainable_of(self._call.model), self.moved)
 
     def _named(self) -> list[tuple[str, Any]]:
         return [
@@ -391,25 +427,25 @@ def _plainly(call: FitCall, watch: Watch | None, backend: Any, draws: Draws) -> 
     ledger, step = RowLedger(backend), model.train_step
 
     def noting(batch: Any) -> Any:
-        if not model.jit_compile:
-            flat = [t for t in tf.nest.flatten(batch) if t is not None]
-            ledger.note(batch, rows_of(flat)[0], 0, 1, batch)
+        flat = [t for t in tf.nest.flatten(batch) if t is not None]
+        ledger.note(batch, rows_of(flat)[0], 0, 1, None if model.jit_compile else batch)
         return draws.step(step)(batch)
 
     class Epochs(tf.keras.callbacks.Callback):
         def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
             if watch is not None:
                 rows, found = ledger.read()
-                watch.ledgers.append((rows, f"{found:016x}"))
+                watch.ledgers.append((rows, "" if model.jit_compile else f"{found:016x}"))
             ledger.begin()
 
     watching = [Epochs()] if watch is None else [Epochs(), watch]
     vars(model)["train_step"], model.train_function = noting, None
+    vars(model)["test_step"], model.test_function = draws.step(model.test_step), None
     try:
         return model.fit(**call.given(callbacks=watching).arguments)
     finally:
-        del vars(model)["train_step"]
-        model.train_function = None
+        del vars(model)["train_step"], vars(model)["test_step"]
+        model.train_function = model.test_function = None
 
 
 def first_batch(call: FitCall) -> Any:
@@ -429,11 +465,9 @@ def first_batch(call: FitCall) -> Any:
     return tf.nest.map_structure(first, tuple(given))
 
 
-def _move(call: FitCall) -> None:
-    """Move each trained weight to a neighbouring number, up or down, as rounding might do."""
-    make_variables(call)
-    drawn = np.random.default_rng(0)
-    for variable in trainable_of(call.model):
+def _move(variables: list[Any], drawn: np.random.Generator) -> None:
+    """Move each weight to a neighbouring number, up or down, as rounding might do."""
+    for variable in variables:
         value = variable.numpy()
         up = drawn.random(value.shape) < 0.5
         variable.assign(np.nextafter(value, np.where(up, np.inf, -np.inf).astype(value.dtype)))

@@ -23,8 +23,9 @@ class TrialRequest(Document):
         most_replicas: of all arms that are compared; the short batch has one row more.
         plain: plain Keras trains, without a backend.
         sums: nothing is trained; plain Keras' gradients of a batch in which each row stands once,
-            twice and three times.
-        moved: begin with each weight moved to a neighbouring number, to see what rounding does.
+            twice and three times, and of the rows that each of `most_replicas` would have.
+        moved: begin with each weight moved to a neighbouring number, to see what rounding does;
+            with states, each update.
         states: trace of plain Keras in float64; each update begins from its state. Empty: from the
             update before it.
         resume_from: checkpoint from which the watched updates go on; empty: they begin.

@@ -132,6 +132,8 @@ class TrainingSpec(Noun):
     only at the end of each call. `fit` and `loop` (trainers/loop.py) compute the same. `policy` is
     for a model whose author sets none; without one, layers compute in `precision`. `as_shipped`:
     Keras 3's own optimizer combines gradients, to see what is wrong then (docs/upstream.md).
+    `authors_batch`: the global batch that a script was seen to have; None: it was not looked at.
+    Its data get other batches only where the run's global batch is another.
     """
 
     workload: Annotated[
@@ -184,6 +186,7 @@ class TrainingSpec(Noun):
         ),
     ] = 2
     as_shipped: Annotated[bool, Knob(per_arm=True)] = False
+    authors_batch: PositiveInt | None = None
     policy: Annotated[
         Policy | None, Knob("Keras' dtype policy. Default: as the author says.", per_arm=True)
     ] = None
