@@ -74,10 +74,10 @@ def spec_from_flags(
     workload_options = {
         key: _scalar(value) for key, value in map(parse_option, given.get("workload_option", ()))
     }
+    authors_batch = None
     if not {"global_batch", "epochs"} <= given.keys():
         defaults = ready(workload, workload_options)
-        if script_words(workload):
-            given["authors_batch"] = defaults.global_batch
+        authors_batch = defaults.global_batch if script_words(workload) else None
         given = {"global_batch": defaults.global_batch, "epochs": defaults.epochs} | given
     if "filter" in given:
         check_modules_beside(given["filter"])
@@ -94,6 +94,7 @@ def spec_from_flags(
         backend=name,
         options=options,
         topology=topology_for(name, replicas, surroundings),
+        authors_batch=authors_batch,
         **with_values(RunSpec, given | found),
     )
 
