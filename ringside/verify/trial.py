@@ -289,7 +289,7 @@ class Watch(tf.keras.callbacks.Callback):
             "ledgers": self.ledgers,
             "drawn": self._drawn,
             "train_examples": self.ledgers[0][0] if self.ledgers else 0,
-            "validation_examples": [0],
+            "validation_examples": [0] * len(self._updates),
             "every": self._stride,
             "bits": lowest_bits(model),
             "trained": {name: id(v) in trained for name, v in self._named()},
