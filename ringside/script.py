@@ -56,6 +56,7 @@ from trainers.driver import Listener, Progress
 from trainers.fault import drilled
 from trainers.fit_call import FitCall, fit_call
 from trainers.process import started
+from trainers.reading import read_the_same
 from trainers.step import Steps
 from trainers.turns import WaitForTurn
 
@@ -238,6 +239,7 @@ def run_whole(
     timed = fit_number(spec.workload_options) if spec.save == "record" else None
     if timed is None:
         must_train_all_fits(spec.workload_options)
+    read_the_same()
     steps = None
     if trial is None or not trial.plain:
         steps = Steps(

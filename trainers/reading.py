@@ -171,7 +171,7 @@ def _let_keras3_begin_within_an_epoch() -> None:
 
     def enumerated(epoch: Any) -> Iterator[tuple[int, int, Any]]:
         reading = _place_of(epoch._distributed_dataset)
-        if reading is None or reading.made or reading.place is None:
+        if reading is None or "t" in reading.made or reading.place is None:
             yield from upstream(epoch)
             return
         batches, updates = reading.place.batches, reading.updates
@@ -255,6 +255,12 @@ def batch_of(arguments: dict[str, Any]) -> int | None:
 
 
 KERAS_BATCH = 32  # of `Model.fit`, for arrays
-tf.data.Dataset.__iter__ = _iterated
-if VERSION == 3:
-    _let_keras3_begin_within_an_epoch()
+
+
+def read_the_same() -> None:
+    """From now on data are read the same in every process, and from where a training goes on."""
+    if tf.data.Dataset.__iter__ is _iterated:
+        return
+    tf.data.Dataset.__iter__ = _iterated
+    if VERSION == 3:
+        _let_keras3_begin_within_an_epoch()

@@ -25,6 +25,7 @@ from ringside_core.keras import (
 from ringside_core.keras.draws import Draws, drawing
 from ringside_core.keras.part import Part, floating, here, in_python, times
 from ringside_core.specs import RefusalError
+from trainers.reading import read_the_same
 from trainers.row_ledger import RowLedger
 from trainers.rows import block, cut, gathered
 from trainers.workers import take
@@ -73,6 +74,7 @@ class Steps:
             draws: seed of numbers by row.
             reduces: whether gradients are added over replicas; to see what that costs.
         """
+        read_the_same()
         self.backend, self.passes, self._reduces = backend, passes, reduces
         self.at_tape = self.each_step = self.tiled = False
         self.ledger = RowLedger(backend) if ledger else None
@@ -381,7 +383,8 @@ class Steps:
         if _TAKEN in held:
             return
         held[_TAKEN] = True
-        if self.backend.in_strategy:  # TensorFlow divides what it assigns, and a file's cannot be
+        if self.backend.in_strategy and VERSION == 2:
+            # TensorFlow divides what it assigns, and what stands in a file cannot be divided.
             load = metric.load_own_variables
             held["load_own_variables"] = lambda store: load(
                 {name: np.asarray(store[name]) for name in store}

@@ -1,4 +1,4 @@
-"""Every program of examples/ ends with the same weights under both families, and in plain Keras."""
+"""Every program of examples/ is trained by both families as plain Keras trains it."""
 
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -11,6 +11,7 @@ import pytest
 
 from launch.interrupts import Interrupts
 from ringside.verify.cases import watched_spec
+from ringside.verify.certify import certify
 from ringside.verify.checks import reference_is_plain_keras
 from ringside.verify.processes import Watched, run_request, side_by_side
 from ringside.verify.request import PLAIN, Case, Request, case_folder
@@ -19,6 +20,7 @@ from ringside_core.specs import RunSpec
 from tests.contract.cases import FAMILIES
 from tests.contract.cases import Case as Arm
 from tests.nightly import daily
+from tests.verify.arms import GLOO, subject
 
 pytestmark = [
     pytest.mark.timeout(900),
@@ -28,21 +30,16 @@ pytestmark = [
 ROOT = Path(__file__).resolve().parents[2]
 FUNCTIONS = ("diffusion", "gan", "own_model", "vae")  # the others are scripts
 SECOND = ("distillation", "fine_tune")  # two fits each
-NAMES = [path.stem for path in sorted((ROOT / "examples").glob("*.py"))]
-CASES = [*NAMES, *(f"{name}, second fit" for name in SECOND)]
+SCRIPTS = [p.stem for p in sorted((ROOT / "examples").glob("*.py")) if p.stem not in FUNCTIONS]
+CASES = [*FUNCTIONS]
 ARMS = {str(arm): arm for arm in FAMILIES}
-AS_TWO = ", as two"  # replicas: of what depends on how a batch is split
-SPLIT_MATTERS = ("augmented",)
 STEPS, GLOBAL_BATCH = 4, 12
+FIT = ("mirrored", "horovod")
 
 
 def program(name: str) -> dict[str, Any]:
-    """The workload of a case, and its options."""
-    stem, _, second = name.partition(",")
-    path = str(ROOT / "examples" / f"{stem}.py")
-    if second:
-        return {"workload": path, "workload_options": {"fit": 2}}
-    return {"workload": f"{path}:workload" if stem in FUNCTIONS else path}
+    """The workload of a case."""
+    return {"workload": f"{ROOT / 'examples' / name}.py:workload"}
 
 
 def cases(spec: RunSpec, names: set[str]) -> Iterator[Case]:
@@ -51,8 +48,6 @@ def cases(spec: RunSpec, names: set[str]) -> Iterator[Case]:
     for name in (one for one in CASES if one in names):
         own = spec.replace(**program(name))
         yield Case(name=name, spec=own, steps=STEPS, plain=serial)
-        if serial and name in SPLIT_MATTERS:
-            yield Case(name=name + AS_TWO, spec=own, steps=STEPS, virtual_replicas=2)
 
 
 @pytest.fixture(scope="module", name="watched")
@@ -84,7 +79,7 @@ def test_it_trains_as_without_distribution(
 ) -> None:
     """All weights after all updates, in every process, to 1e-10 of the largest."""
     traces = watched["serial"].traces
-    (serial,) = traces[name + AS_TWO if name in SPLIT_MATTERS else name].values()
+    (serial,) = traces[name].values()
     arm = watched[label]
 
     assert set(arm.traces[name]) == set(arm.tasks)
@@ -110,3 +105,28 @@ def test_it_trains_as_in_plain_keras(watched: Mapping[str, Watched], name: str) 
     assert not reference.error
     assert check.passed, check.finding
     assert any((values[0] != values[-1]).any() for values in reference.weights.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "fit", "backend"),
+    daily(
+        [(name, fit, b) for name in SCRIPTS for fit in (1, 2)[: 1 + (name in SECOND)] for b in FIT],
+        lambda case: case in (("own_loop", 1, "mirrored"), ("script", 1, "horovod")),
+    ),
+)
+def test_a_script_is_certified(name: str, fit: int, backend: str, tmp_path: Path) -> None:
+    """Against plain Keras on the untouched program; coupled rows against the other stack."""
+    options = {} if fit == 1 else {"fit": fit}
+    workload = str(ROOT / "examples" / f"{name}.py")
+    arm = subject(
+        backend,
+        2,
+        GLOO if backend == "horovod" else None,
+        workload=workload,
+        workload_options=options,
+        global_batch=GLOBAL_BATCH,
+    )
+
+    (found,) = certify([arm], folder=tmp_path, steps=STEPS)
+
+    assert found.passed, found.reason
