@@ -22,7 +22,7 @@ LIMITS = {
     "launch": 5,
     "ringside": 420,
     "ringside_core": 135,
-    "tests": 591,
+    "tests": 590,
     "trainers": 128,
 }
 

@@ -186,7 +186,7 @@ class TrainingSpec(Noun):
         ),
     ] = 2
     as_shipped: Annotated[bool, Knob(per_arm=True)] = False
-    authors_batch: PositiveInt | None = None
+    authors_batch: Annotated[PositiveInt | None, Knob()] = None
     policy: Annotated[
         Policy | None, Knob("Keras' dtype policy. Default: as the author says.", per_arm=True)
     ] = None

@@ -17,7 +17,7 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text("")
     monkeypatch.setattr(
-        registry, "_fit_of", lambda script, fit: {"global_batch": 6 * fit, "epochs": 4}
+        registry, "fit_of_script", lambda script, fit: {"global_batch": 6 * fit, "epochs": 4}
     )
     return "mine.py"
 
