@@ -231,7 +231,7 @@ def run_whole(
         backend: started.
         surroundings: where this process stands in the run.
         run_dir: folder of the run.
-        reporter: is said each phase and update.
+        reporter: hears each phase and update.
         trial: trains instead of the fits (`ringside.verify.trial`).
     """
     global _session

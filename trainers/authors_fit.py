@@ -17,7 +17,6 @@ from ringside_core.keras import (
     has_own_step,
     looks_at_steps,
     optimizers_of,
-    raw,
     tf,
     trainable_of,
 )
@@ -47,7 +46,7 @@ from trainers.reading import (
 from trainers.resume import check_goes_on, restored
 from trainers.step import Steps
 from trainers.sync_proof import ReplicasDifferError, SyncProof
-from trainers.totals import BegunEpoch
+from trainers.totals import BegunEpoch, put_in, updates_per_batch
 from trainers.workers import fit_by_workers
 
 
@@ -148,13 +147,7 @@ class Totals:
                 "An epoch must be resumed with the metrics that it began with.",
                 received=f"{len(states)} states before the restart, {len(variables)} after it",
             )
-        if not self._backend.is_chief:  # states are added over replicas
-            return
-        with self._backend.scope():
-            for variable, value in zip(variables, states, strict=True):
-                here = tf.distribute.get_strategy()
-                first = here.experimental_local_results(raw(variable))[0]
-                first.assign_add(np.asarray(value, first.dtype.as_numpy_dtype))
+        put_in(self._backend, variables, states)
 
     def so_far(self, updates: int, feed: str) -> BegunEpoch:
         """What a checkpoint keeps of this epoch. Every process must ask; nothing is changed."""
@@ -209,7 +202,7 @@ def train_call(
         steps: of this process.
         run_dir: where the chief puts checkpoints and logs.
         number: of the training in its script, from 1.
-        listeners: said after those that save.
+        listeners: called after those that save.
         watching: Keras callbacks that change nothing, called last.
 
     Returns:
@@ -232,7 +225,7 @@ def train_call(
         make_variables(call)
     position = restored(record, model, backend, run_dir)
     again = begins_again(call.arguments)
-    workers = 1 if backend.capabilities.synchronous else backend.num_readers
+    workers = updates_per_batch(backend)
     before = 0 if position.begun is None else position.begun.batches
     held_out = call.arguments.get("validation_data")
     data = Reading(again, position.place, held_out, before, held=spec.ablation == "no_input")

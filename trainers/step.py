@@ -5,7 +5,7 @@ Keras' own `fit`, `evaluate` and `predict` call it: `Steps.take` sets `train_ste
 """
 
 from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -28,7 +28,7 @@ from ringside_core.specs import RefusalError
 from trainers.reading import read_the_same
 from trainers.row_ledger import RowLedger
 from trainers.rows import block, cut, gathered
-from trainers.workers import take
+from trainers.workers import EPOCH_LOGS, as_it_is, build_symbolically, take
 
 if TYPE_CHECKING:
     from backends.tf_distribute.parameter_server import ParameterServer
@@ -86,7 +86,7 @@ class Steps:
         self.on_last_step: Callable[[], None] = lambda: None
         self._settle: Callable[[], None] = lambda: None  # seeds of layers are a thread's own
         # Every replica gets the whole global batch; public, and called by both Keras.
-        backend.strategy_here.experimental_distribute_dataset = _as_it_is
+        backend.strategy_here.experimental_distribute_dataset = as_it_is
 
     def begin(self, model: Any, *, at_tape: bool, each_step: bool) -> None:
         """A training of a model begins; see the attributes."""
@@ -294,7 +294,7 @@ class Steps:
         if VERSION == 2:
             model.distribute_reduction_method = "sum"
         elif self.backend.in_strategy:
-            held["_maybe_symbolic_build"] = partial(self._build_symbolically, model)
+            held["_maybe_symbolic_build"] = partial(build_symbolically, self.backend, model)
         if model.jit_compile and self.backend.xla_obstacle(self.backend.num_replicas):
             held["_jit_compile"] = False
         if self.backend.in_strategy:
@@ -318,7 +318,7 @@ class Steps:
                 self._evaluating = False
 
         held["evaluate"], held["train_on_batch"] = averaged, merged_at_once
-        held[_EPOCH_LOGS[VERSION]] = partial(self._epoch_logs, model)
+        held[EPOCH_LOGS[VERSION]] = partial(self._epoch_logs, model)
         held["get_metrics_result"] = with_metrics(model.get_metrics_result)
 
     def _merges(self, model: Any) -> bool:
@@ -329,7 +329,7 @@ class Steps:
         """What Keras tells of an epoch or an evaluation, from the logs of its last step."""
         self.on_last_step()
         states = [raw(v) for metric in model.metrics for v in metric.variables]
-        said = getattr(type(model), _EPOCH_LOGS[VERSION]).__get__(model)
+        said = getattr(type(model), EPOCH_LOGS[VERSION]).__get__(model)
         read = type(model).get_metrics_result.__get__(model)
         own = self._evaluating or self._merges(model)
 
@@ -338,17 +338,6 @@ class Steps:
             return {name: np.asarray(value)[()] for name, value in found.items()}
 
         return self.backend.with_summed(states, numbers)
-
-    def _build_symbolically(self, model: Any, iterator: Any = None, data_batch: Any = None) -> None:
-        """Keras 3 would read a batch for it, and so take the next shuffle from the training."""
-        if data_batch is None:
-            spec = iterator._distributed_dataset.element_spec
-            data_batch = tf.nest.map_structure(
-                lambda t: tf.zeros([size or 2 for size in t.shape], t.dtype), spec
-            )
-        # A model that has no `call` is built by its own step.
-        with self.backend.scope(), suppress(RuntimeError, NotImplementedError):
-            model._symbolic_build(data_batch=data_batch)
 
     def _take_metrics(self, model: Any) -> None:
         containers = [getattr(model, name, None) for name in _CONTAINERS[VERSION]]
@@ -485,14 +474,7 @@ def _not_added(gradients: list[Any], variables: list[Any], upstream: Any) -> lis
     return gradients
 
 
-def _as_it_is(dataset: Any, options: Any = None) -> Any:
-    del options
-    return dataset
-
-
 _TAKEN, _MERGED_AT_ONCE = "_ringside_taken", "_ringside_merged_at_once"
-# The method of a model by which Keras says what it tells of an epoch, from its last step's logs.
-_EPOCH_LOGS = {2: "_validate_and_get_metrics_result", 3: "_get_metrics_result_or_logs"}
 _CONTAINERS = {
     2: ("compiled_loss", "compiled_metrics"),
     3: ("_compile_loss", "_compile_metrics"),

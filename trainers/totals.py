@@ -1,5 +1,6 @@
 """What an epoch adds up: read at its end, and kept in checkpoints within it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -146,7 +147,9 @@ class Totals:
         """Result of each metric by name, over the whole epoch. This overwrites the states."""
         metrics, table = self._metrics(), self.fed
         if self.begun is not None:
-            self._put_in([v for metric in metrics for v in metric.variables], self._before())
+            put_in(
+                self._backend, [v for metric in metrics for v in metric.variables], self._before()
+            )
         merged = self._backend.merged_results(metrics if table is None else [*metrics, table])
         if table is not None and self.begun is not None:
             merged[table.name] = merged[table.name] + self._table_before(merged[table.name])
@@ -202,12 +205,19 @@ class Totals:
         assert self.begun.fed is not None
         return self.begun.fed.reshape(table.shape)
 
-    def _put_in(self, variables: list[Any], values: tuple[NDArray[Any], ...]) -> None:
-        """Add values to the state of one replica only, because states are summed over replicas."""
-        if not self._backend.is_chief:
-            return
-        with self._backend.scope():
-            for variable, value in zip(variables, values, strict=True):
-                here = tf.distribute.get_strategy()
-                first = here.experimental_local_results(raw(variable))[0]
-                first.assign_add(np.asarray(value, first.dtype.as_numpy_dtype))
+
+def put_in(backend: Backend, variables: list[Any], values: Sequence[NDArray[Any]]) -> None:
+    """Add values to the state of one replica only, because states are summed over replicas.
+
+    Args:
+        backend: on whose replicas the variables are.
+        variables: of metrics.
+        values: in the same order.
+    """
+    if not backend.is_chief:
+        return
+    with backend.scope():
+        for variable, value in zip(variables, values, strict=True):
+            here = tf.distribute.get_strategy()
+            first = here.experimental_local_results(raw(variable))[0]
+            first.assign_add(np.asarray(value, first.dtype.as_numpy_dtype))

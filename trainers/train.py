@@ -1,7 +1,5 @@
 """A prepared training is trained by whom its spec names."""
 
-from contextlib import ExitStack
-
 from trainers.driver import Driver
 from trainers.fit import fit
 from trainers.loop import loop
@@ -16,8 +14,5 @@ def train(driver: Driver) -> None:
     Raises:
         PreemptedError: a signal has asked to end earlier, see `trainers.preemption`.
     """
-    with ExitStack() as stack:
-        for one in driver.listeners:
-            if isinstance(one, Preemption):
-                stack.enter_context(one.hearing())
+    with Preemption.heard([each for each in driver.listeners if isinstance(each, Preemption)]):
         _TRAINERS[driver.training.spec.trained_by](driver)

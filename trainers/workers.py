@@ -13,6 +13,7 @@ from functools import partial
 from itertools import count
 from typing import Any
 
+from backends.base import Backend
 from backends.tf_distribute.parameter_server import ParameterServer
 from ringside_core.keras import VERSION, count_step, tf
 from ringside_core.specs import RefusalError
@@ -86,19 +87,20 @@ def take(backend: ParameterServer, model: Any) -> None:
     """
     strategy, held = backend.strategy, vars(model)
     strategy._should_use_with_coordinator = False  # or legacy Keras would dispatch them
-    strategy.experimental_distribute_dataset = _as_it_is  # public, and called by both Keras
+    strategy.experimental_distribute_dataset = as_it_is  # public, and called by both Keras
     held["_jit_compile"] = False  # the variables lie on the servers
     if VERSION == 3:
-        held["_maybe_symbolic_build"] = partial(_build, backend, model)
+        held["_maybe_symbolic_build"] = partial(build_symbolically, backend, model)
 
 
-def _as_it_is(dataset: Any, options: Any = None) -> Any:
+def as_it_is(dataset: Any, options: Any = None) -> Any:
+    """A data set that a strategy need not distribute."""
     del options
     return dataset
 
 
-def _build(
-    backend: ParameterServer, model: Any, iterator: Any = None, data_batch: Any = None
+def build_symbolically(
+    backend: Backend, model: Any, iterator: Any = None, data_batch: Any = None
 ) -> None:
     """Keras 3 would read a batch for it, and so take the next shuffle from the training."""
     if data_batch is None:
@@ -140,7 +142,7 @@ class _Training(tf.keras.callbacks.Callback):
     def replacing_keras(self) -> Iterator[None]:
         """Within this block Keras' `fit` trains by workers."""
         model, held, strategy = self._trained, vars(self._trained), self._backend.strategy
-        name = _EPOCH_LOGS[VERSION]
+        name = EPOCH_LOGS[VERSION]
         replaced = {
             "make_train_function": self._make_train_function,
             name: partial(self._epoch_logs, getattr(model, name)),
@@ -150,7 +152,7 @@ class _Training(tf.keras.callbacks.Callback):
         try:
             yield
         finally:
-            strategy.experimental_distribute_dataset = _as_it_is
+            strategy.experimental_distribute_dataset = as_it_is
             for each in replaced:
                 del held[each]
             model.train_function = None
@@ -348,4 +350,4 @@ _SEED = 1_383_624_295
 # The first input that is a seed.
 _SEEDS = {"Shuffle": 2, "RandomDataset": 0, "AnonymousSeedGenerator": 0}
 # The method of a model by which Keras says what it tells of an epoch, from its last step's logs.
-_EPOCH_LOGS = {2: "_validate_and_get_metrics_result", 3: "_get_metrics_result_or_logs"}
+EPOCH_LOGS = {2: "_validate_and_get_metrics_result", 3: "_get_metrics_result_or_logs"}

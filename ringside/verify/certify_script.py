@@ -22,17 +22,16 @@ from launch.interrupts import Interrupts
 from ringside.verify.as_run import ends
 from ringside.verify.gate import TOLERANCE, beyond_rounding, evaluation, parity, unfinished
 from ringside.verify.processes import DEADLINE_S, Start, Watched, side_by_side
+from ringside.verify.request import CASES, trace_file
 from ringside.verify.subject import Subject, blank_certificate
 from ringside.verify.trace import Trace
 from ringside.verify.trial_request import (
-    CASES,
     SHORT,
     SUMS,
     TILED,
     TRIAL,
     UPDATES,
     TrialRequest,
-    trace_of,
 )
 from ringside.verify.updates import each_update, single_updates
 from ringside_core.specs import (
@@ -89,7 +88,7 @@ class _Runs:
                 case: {
                     task: Trace.read(path)
                     for task in tasks
-                    if (path := trace_of(place, case, task)).exists()
+                    if (path := trace_file(place, case, task)).exists()
                 }
                 for case in (TILED, UPDATES, SHORT, SUMS)
             }
@@ -203,7 +202,6 @@ class _Judge:
         if plain.error:
             return blank.replace(obstacle=f"plain Keras ends with {plain.error}")
         checks = self._checks()
-        arm = next(iter(self._runs.of(self._label, UPDATES).values()), _NO_TRACE)
         return blank.replace(
             steps=max(1, plain.steps),
             every=plain.meta["every"],
@@ -212,7 +210,6 @@ class _Judge:
             by_design=(*self._by_design, *self._draws(plain)),
             not_in_float64=self._not_in_float64,
             amplifies=self._rounded is not None and not self._not_in_float64,
-            final_digest=str(arm.meta.get("final_digest", "")),
         )
 
     def _checks(self) -> list[Check]:
@@ -315,7 +312,7 @@ class _Judge:
                 f"parts: divide it by the number of rows, or use a mean. {check.finding}"
             )
             return check.replace(finding=said)
-        if self._subject.replicas == self._runs.asked.most_replicas and _is_mean(seen):
+        if _is_mean(seen):
             # It must equal plain Keras then, and another stack may err in the same way.
             return check.replace(finding=f"it couples no rows, and differs: {check.finding}")
         return self._coupled(check)
@@ -364,14 +361,14 @@ class _Judge:
             asked = runs.asked.replace(resume_from=str(saved.absolute()), drawn=drawn)
             jobs.append(runs.job(f"{label} resumed", spec, asked))
         if self._not_in_float64:
-            states = trace_of(runs.done["plain"].folder, UPDATES, "rank-0")
+            states = trace_file(runs.done["plain"].folder, UPDATES, "rank-0")
             asked = runs.asked.replace(states=str(states.absolute()))
             if "narrow-rounded" not in runs.done:
                 again = runs.asked.replace(plain=True, states=str(states.absolute()), moved=True)
                 jobs.append(runs.job("narrow-rounded", runs.spec, again))
             jobs.append(runs.job(f"{label} narrow", spec, asked))
         elif spec.precision != "float64":
-            states = trace_of(runs.done["plain-narrow"].folder, UPDATES, "rank-0")
+            states = trace_file(runs.done["plain-narrow"].folder, UPDATES, "rank-0")
             asked = runs.asked.replace(states=str(states.absolute()))
             narrow = {"precision": spec.precision}
             if "narrow-rounded" not in runs.done:
@@ -440,14 +437,11 @@ class _Judge:
         ]
 
     def _draws(self, plain: Trace) -> tuple[ByDesign, ...]:
-        return tuple(
-            ByDesign(
-                layer=name,
-                differs="each replica draws other numbers when it is timed",
-                treated="drawn for the rows of the whole batch here, so that all draw the same",
-            )
-            for name in (["The training step"] if any(plain.meta.get("drawn", ())) else [])
-        )
+        if not any(plain.meta.get("drawn", ())):
+            return ()
+        differs = "each replica draws other numbers when it is timed"
+        treated = "drawn for the rows of the whole batch here, so that all draw the same"
+        return (ByDesign(layer="The training step", differs=differs, treated=treated),)
 
 
 def _from_first_update(trace: Trace) -> Trace:

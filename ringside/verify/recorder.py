@@ -110,7 +110,7 @@ class Last(Watch):
         first, *others = (
             np.asarray(value) for value in self.training.backend.local_values(variable)
         )
-        return first, max((_difference(first, other) for other in others), default=0.0)
+        return first, max((difference(first, other) for other in others), default=0.0)
 
     def _mean_value(self, variable: Any) -> tuple[NDArray[Any], float]:
         """A value that each replica keeps for itself, such as moving statistics: the mean."""
@@ -197,7 +197,7 @@ class Recorder(Last):
         if self._predict is None:
             return {}
         outputs = tf.nest.flatten(self._predict())
-        return {f"output {i}": _storable(array) for i, array in enumerate(outputs)}
+        return {f"output {i}": storable(array) for i, array in enumerate(outputs)}
 
     def _loss(self) -> float:
         """Mean loss of the examples of the last update, over all replicas."""
@@ -209,7 +209,7 @@ class Recorder(Last):
         return (loss_sum - loss_before) / max(1, count - count_before)
 
 
-def _storable(array: Any) -> NDArray[Any]:
+def storable(array: Any) -> NDArray[Any]:
     """An array that a file can hold: NumPy has no bfloat16, whose numbers are in float32 too."""
     found = np.asarray(array)
     return found if found.dtype.kind in "biufc" else found.astype(np.float32)
@@ -256,7 +256,7 @@ def _digest_of(arrays: Sequence[NDArray[Any]]) -> str:
     return sha.hexdigest()
 
 
-def _difference(one: NDArray[Any], other: NDArray[Any]) -> float:
+def difference(one: NDArray[Any], other: NDArray[Any]) -> float:
     """Largest absolute difference; infinite if either has an element that is no number."""
     if not one.size:
         return 0.0

@@ -4,11 +4,11 @@ From the same state two updates differ by the rounding of one update, however lo
 So float32, which is what people run, can be held to a narrow tolerance over its whole length.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ringside_core.keras import build_optimizer, trainable_of, variables_of, weights_of
 from ringside_core.workloads.workload import Workload
@@ -93,17 +93,20 @@ class Moved(Listener):
 
     def on_start(self) -> None:
         """Before the first update."""
-        for variable in trainable_of(self.training.model):
-            variable.assign(self._neighbours(variable.numpy()))
+        move_to_neighbours(trainable_of(self.training.model), self._chance)
 
     def on_step(self, done: int) -> None:
         """Before the next update."""
         if self._each_update:
             self.on_start()
 
-    def _neighbours(self, values: NDArray[Any]) -> NDArray[Any]:
-        up = self._chance.random(values.shape) < 0.5
-        return np.nextafter(values, np.where(up, np.inf, -np.inf).astype(values.dtype))
+
+def move_to_neighbours(variables: Sequence[Any], chance: np.random.Generator) -> None:
+    """Move each element to a neighbouring number, up or down, as rounding might have done."""
+    for variable in variables:
+        values = variable.numpy()
+        up = chance.random(values.shape) < 0.5
+        variable.assign(np.nextafter(values, np.where(up, np.inf, -np.inf).astype(values.dtype)))
 
 
 def updates_to_keep(workload: Workload, steps: int) -> int:

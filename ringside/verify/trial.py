@@ -14,17 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ringside.verify.cut import cut as cut_call
+from ringside.verify.recorder import KEPT_ELEMENTS, difference, storable
+from ringside.verify.request import CASES, trace_file
+from ringside.verify.states import move_to_neighbours
 from ringside.verify.store import users_code
 from ringside.verify.trace import Trace
 from ringside.verify.trial_request import (
-    CASES,
     SHORT,
     SUMS,
     TILED,
     TRIAL,
     UPDATES,
     TrialRequest,
-    trace_of,
 )
 from ringside_core.keras import (
     lowest_bits,
@@ -47,10 +48,6 @@ from trainers.fit_call import FitCall
 from trainers.reading import rows_of_arrays
 from trainers.row_ledger import RowLedger
 from trainers.rows import cut, rows_of
-
-# How many elements, over all variables, are kept after each update: 20 updates of 500,000 float64
-# are 80 MB. Of larger models only a fixed sample is kept, and everything after the last update.
-KEPT_ELEMENTS = 500_000
 
 
 class Trial:
@@ -88,7 +85,7 @@ class Trial:
         call = call.in_batches_of(spec.global_batch, authors=spec.authors_batch)
         if self.reached < self._fit:
             return self._train("before", cut_call(call, whole=2, tail=0, epochs=1), session, None)
-        asked, batch = self._request, self._record.spec.global_batch
+        asked, batch = self._request, spec.global_batch
         if asked.at_tape:
             call = FitCall(call.model, call.arguments, "tape")
         if asked.sums:
@@ -96,7 +93,7 @@ class Trial:
             raise ScriptIsOver
         if asked.moved and not asked.states:
             make_variables(call)
-            _move(trainable_of(call.model), np.random.default_rng(0))
+            move_to_neighbours(trainable_of(call.model), np.random.default_rng(0))
         whole = max(1, asked.updates // 2 - 1)
         self._watched(TILED, cut_call(call, whole=2, tail=0, epochs=1), session)
         self._watched(UPDATES, cut_call(call, whole=whole, tail=1, epochs=2), session)
@@ -122,7 +119,7 @@ class Trial:
         except Exception as error:
             trace.meta["error"] = of_users(error)
         trace.meta["sources"] = users_code()
-        trace.write(trace_of(self._run_dir, case, self._record.task))
+        trace.write(trace_file(self._run_dir, case, self._record.task))
         if trace.error:
             raise ScriptIsOver
 
@@ -169,7 +166,7 @@ class Trial:
                 trace.final[name] = found * share
         except Exception as error:
             trace.meta["error"] = of_users(error)
-        trace.write(trace_of(self._run_dir, SUMS, self._record.task))
+        trace.write(trace_file(self._run_dir, SUMS, self._record.task))
 
     def _drawn(self, step: Any, part: tuple[Any, ...]) -> Any:
         """The step with the numbers of the first batch, or of a part of its rows."""
@@ -231,6 +228,7 @@ class Watch(tf.keras.callbacks.Callback):
         each: after each update; else after the last one.
         evaluates: before the training and after it.
         states: each update begins from the state of this trace before it; None: from its own.
+        moved: draws by which weights of these states are moved; None: they are not.
         ledgers: (rows, their hash) of each epoch.
         draws: by row.
     """
@@ -250,6 +248,7 @@ class Watch(tf.keras.callbacks.Callback):
         self._trace, self._call, self._backend = trace, call, backend
         self.each = self.evaluates = True
         self.states: Trace | None = None
+        self.moved: np.random.Generator | None = None
         self.ledgers: list[tuple[int, str]] = []
         self._rows: dict[str, list[NDArray[Any]]] = {}
         self._slot_rows: dict[str, list[NDArray[Any]]] = {}
@@ -295,8 +294,6 @@ class Watch(tf.keras.callbacks.Callback):
             "trained": {name: id(v) in trained for name, v in self._named()},
         }
 
-    moved: np.random.Generator | None = None
-
     def on_train_begin(self, logs: Any = None) -> None:
         """Note the initial state."""
         self._put(0)
@@ -340,7 +337,7 @@ class Watch(tf.keras.callbacks.Callback):
                 value = rows[name][update].reshape(variable.shape)
                 variable.assign(np.asarray(value, variable.dtype.as_numpy_dtype))
         if self.moved is not None:
-            _move(trainable_of(self._call.model), self.moved)
+            move_to_neighbours(trainable_of(self._call.model), self.moved)
 
     def _named(self) -> list[tuple[str, Any]]:
         return [
@@ -368,7 +365,7 @@ class Watch(tf.keras.callbacks.Callback):
             return np.asarray(variable.numpy()), 0.0
         first, *others = local = [np.asarray(v) for v in self._backend.local_values(variable)]
         if shared or first.dtype.kind != "f":
-            return first, max((_apart(first, other) for other in others), default=0.0)
+            return first, max((difference(first, other) for other in others), default=0.0)
         return self._backend.all_reduce(np.mean(local, axis=0), "mean"), 0.0
 
     @property
@@ -405,19 +402,7 @@ class Watch(tf.keras.callbacks.Callback):
             outputs = self._call.model.predict(x, steps=steps, verbose=0)
         except (NotImplementedError, ValueError, TypeError):  # plain Keras says the same
             return {}
-        flat = [np.asarray(array) for array in tf.nest.flatten(outputs)]
-        return {
-            f"output {k}": a if a.dtype.kind in "biufc" else a.astype(np.float32)
-            for k, a in enumerate(flat)
-        }
-
-
-def _apart(first: NDArray[Any], other: NDArray[Any]) -> float:
-    """Largest absolute difference; infinite if either has an element that is no number."""
-    if not first.size or first.dtype.kind not in "fiub":
-        return 0.0
-    largest = float(np.max(np.abs(first.astype(np.float64) - other.astype(np.float64))))
-    return largest if np.isfinite(largest) else float("inf")
+        return {f"output {k}": storable(a) for k, a in enumerate(tf.nest.flatten(outputs))}
 
 
 def _plainly(call: FitCall, watch: Watch | None, backend: Any, draws: Draws) -> Any:
@@ -463,11 +448,3 @@ def first_batch(call: FitCall) -> Any:
         return tf.cast(rows, tf.keras.backend.floatx()) if rows.dtype.is_floating else rows
 
     return tf.nest.map_structure(first, tuple(given))
-
-
-def _move(variables: list[Any], drawn: np.random.Generator) -> None:
-    """Move each weight to a neighbouring number, up or down, as rounding might do."""
-    for variable in variables:
-        value = variable.numpy()
-        up = drawn.random(value.shape) < 0.5
-        variable.assign(np.nextafter(value, np.where(up, np.inf, -np.inf).astype(value.dtype)))

@@ -1,14 +1,10 @@
 """What a process that verifies a script is asked: which trainings, and what they begin from."""
 
-from pathlib import Path
-
 from pydantic import NonNegativeInt, PositiveInt
 
 from ringside_core.specs import Document
 
 TRIAL = "trial.json"
-TRACES = "traces"
-CASES = "cases"
 # The trainings at a fit, in their order; each reads the data after the one before.
 TILED, UPDATES, SHORT = "tiled", "updates", "short"
 SUMS = "sums"
@@ -44,8 +40,3 @@ class TrialRequest(Document):
     resume_from: str = ""
     drawn: NonNegativeInt = 0
     at_tape: bool = False
-
-
-def trace_of(run_dir: Path, case: str, task: str) -> Path:
-    """The file into which a process writes its trace of a training."""
-    return run_dir / TRACES / case / f"{task}.npz"

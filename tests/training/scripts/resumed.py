@@ -32,7 +32,7 @@ class Breaks(Listener):
             raise InterruptedError
 
     def on_epoch_end(self, epoch: int, record: Any) -> None:
-        """It is said after those that save."""
+        """It comes after those that save."""
         if self._after < 0 and epoch + 1 == -self._after:
             raise InterruptedError
 
