@@ -29,7 +29,7 @@ from trainers import checkpoint
 from trainers.artifacts import Checkpoint, savers
 from trainers.build import weights_digest
 from trainers.callback_state import CallbackState, Learned
-from trainers.callbacks import of_this_process
+from trainers.callbacks import learned_by, of_this_process
 from trainers.checkpoint import Position
 from trainers.driver import Driver, Listener
 from trainers.fit import through_keras
@@ -38,6 +38,7 @@ from trainers.preemption import Preemption
 from trainers.reading import (
     Place,
     Reading,
+    arrays_in,
     begins_again,
     reading,
     rows_of_arrays,
@@ -378,21 +379,10 @@ class _Calls(_Quiet):
         self._begun_at = 0  # updates of this run when the epoch began
         resumed = position.epochs_done or position.begun is not None
         self.warnings: tuple[str, ...] = ()
-        if resumed and call.callbacks:
-            self.warnings = self._goes_on(position.learned, stopped=stopped)
-
-    def _goes_on(self, state: CallbackState | None, *, stopped: bool) -> tuple[str, ...]:
-        if stopped or state is None or not state.fits(self._call.callbacks, self._call.model):
-            names = sorted({type(one).__name__ for one in self._call.callbacks})
-            said = "the checkpoint does not hold what these callbacks have learned"
-            if stopped:
-                said = "callbacks had stopped this training"
-            return (f"{', '.join(names)} began again at the restart: {said}.",)
-        self._state = state
-        if not state.left_out:
-            return ()
-        said = "a checkpoint holds numbers, texts and NumPy arrays of a callback, and lists of them"
-        return (f"{', '.join(state.left_out)} began again at the restart: {said}.",)
+        if resumed:
+            self._state, self.warnings = learned_by(
+                call.callbacks, position.learned, call.model, stopped=stopped
+            )
 
     def learned(self) -> CallbackState:
         """What the author's callbacks have learned until now."""
@@ -595,7 +585,7 @@ def _form_of(arguments: dict[str, Any]) -> Any:
     if isinstance(x, tf.keras.utils.Sequence):
         batch = x[0]  # as Keras itself looks at it
     elif rows_of_arrays(arguments) is not None:
-        given = tuple(v for v in map(arguments.get, ("x", "y", "sample_weight")) if v is not None)
+        given = tuple(arrays_in(arguments).values())
         alone = len(given) == 1 and not isinstance(x, tuple | list)
         batch = tf.nest.map_structure(lambda a: a[:1], given[0] if alone else given)  # as Keras
     else:

@@ -67,19 +67,8 @@ class Callbacks(Listener):
         Returns:
             Warnings of what begins anew.
         """
-        if not self._given:
-            return ()
-        if stopped or state is None or not state.fits(self._given, model):
-            names = sorted({type(one).__name__ for one in self._given})
-            said = "the checkpoint does not hold what these callbacks have learned"
-            if stopped:
-                said = "callbacks had stopped this training"
-            return (f"{', '.join(names)} began anew at the restart: {said}.",)
-        self._goes_on_from = state
-        if not state.left_out:
-            return ()
-        said = "a checkpoint holds numbers, texts and NumPy arrays of a callback, and lists of them"
-        return (f"{', '.join(state.left_out)} began anew at the restart: {said}.",)
+        self._goes_on_from, warnings = learned_by(self._given, state, model, stopped=stopped)
+        return warnings
 
     @property
     def never_called(self) -> tuple[str, ...]:
@@ -187,6 +176,31 @@ class CallbacksWithin(Callbacks):
     def _begin_step(self, step: int) -> None:
         self._list.on_train_batch_begin(step, {})
         self._hold_stop()
+
+
+def learned_by(
+    given: Sequence[Any], state: CallbackState | None, model: Any, *, stopped: bool
+) -> tuple[CallbackState | None, tuple[str, ...]]:
+    """From what callbacks go on at a restart (None: from nothing), and warnings of what does not.
+
+    Args:
+        given: the callbacks.
+        state: of a checkpoint; None: it has none.
+        model: that is trained.
+        stopped: they have stopped that training, which is trained on now.
+    """
+    if not given:
+        return None, ()
+    if stopped or state is None or not state.fits(given, model):
+        names = sorted({type(callback).__name__ for callback in given})
+        said = "the checkpoint does not hold what these callbacks have learned"
+        if stopped:
+            said = "callbacks had stopped this training"
+        return None, (f"{', '.join(names)} began anew at the restart: {said}.",)
+    if not state.left_out:
+        return state, ()
+    said = "a checkpoint holds numbers, texts and NumPy arrays of a callback, and lists of them"
+    return state, (f"{', '.join(state.left_out)} began anew at the restart: {said}.",)
 
 
 def never_called(given: Sequence[Any]) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from ringside_core.keras import optimizers_of, tf
 from ringside_core.specs import RefusalError
 from ringside_core.workloads.step import Step
 from ringside_core.workloads.without_horovod import check_not_horovods
-from trainers.reading import batch_of, batches_of
+from trainers.reading import arrays_in, batch_of, batches_of, rows_of_arrays
 
 Gradients = Literal["optimizer", "tape"]
 
@@ -62,6 +62,20 @@ class FitCall:
     def steps_per_epoch(self) -> int | None:
         """Global batches of an epoch; None: not known before they are read."""
         return batches_of(self.arguments)
+
+    def first_batch(self) -> Any:
+        """The first batch of the data, read where nothing is trained from them afterwards."""
+        x: Any = self.arguments.get("x")
+        if isinstance(x, tf.keras.utils.Sequence):
+            return x[0]
+        if rows_of_arrays(self.arguments) is None:
+            return next(iter(x))
+
+        def first(array: Any) -> Any:
+            rows = tf.convert_to_tensor(array[: self.global_batch])
+            return tf.cast(rows, tf.keras.backend.floatx()) if rows.dtype.is_floating else rows
+
+        return tf.nest.map_structure(first, tuple(arrays_in(self.arguments).values()))
 
     def no_history(self) -> Any:
         """Keras' History of a training that is not made here: each number is NaN."""

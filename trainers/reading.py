@@ -233,6 +233,12 @@ def batches_of(arguments: dict[str, Any]) -> int | None:
     return None if rows is None else -(-rows // (arguments.get("batch_size") or KERAS_BATCH))
 
 
+def arrays_in(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Those of the arguments of `Model.fit` that have a row for each example, by name."""
+    names = ("x", "y", "sample_weight")
+    return {name: arguments[name] for name in names if arguments.get(name) is not None}
+
+
 def rows_of_arrays(arguments: dict[str, Any]) -> int | None:
     """Rows of arrays that are trained on; None: the data are no arrays."""
     flat = tf.nest.flatten(arguments.get("x"))

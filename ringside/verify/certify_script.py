@@ -17,11 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from launch import execute
 from launch.interrupts import Interrupts
 from ringside.verify.as_run import ends
 from ringside.verify.gate import TOLERANCE, beyond_rounding, evaluation, parity, unfinished
-from ringside.verify.processes import DEADLINE_S, Start, Watched, side_by_side
+from ringside.verify.processes import Start, Watched, side_by_side, watched
 from ringside.verify.request import CASES, trace_file
 from ringside.verify.subject import Subject, blank_certificate
 from ringside.verify.trace import Trace
@@ -80,19 +79,8 @@ class _Runs:
         def run(interrupts: Interrupts) -> None:
             place = self.folder / file_name(name)
             write_whole(place / TRIAL, request.to_json())
-            plan = self.start.plan(spec, place)
-            execution = execute(plan, deadline_s=DEADLINE_S, interrupts=interrupts)
-            coordinated = spec.capabilities.process_model == "coordinator"
-            tasks = tuple(t for t in plan.expects if not coordinated or t.startswith("chief"))
-            traces = {
-                case: {
-                    task: Trace.read(path)
-                    for task in tasks
-                    if (path := trace_file(place, case, task)).exists()
-                }
-                for case in (TILED, UPDATES, SHORT, SUMS)
-            }
-            self.done[name] = Watched(execution, traces, place, tasks)
+            cases = (TILED, UPDATES, SHORT, SUMS)
+            self.done[name] = watched(cases, spec, place, interrupts, self.start)
 
         return run
 
@@ -108,11 +96,11 @@ class _Runs:
 
     def of(self, name: str, case: str) -> Traces:
         """Trace of each process."""
-        watched = self.done[name]
-        found = watched.traces[case]
-        if found or not watched.obstacle:
+        done = self.done[name]
+        found = done.traces[case]
+        if found or not done.obstacle:
             return found
-        return {watched.tasks[0]: Trace(meta={"error": f"an end as {watched.execution.outcome}"})}
+        return {done.tasks[0]: Trace(meta={"error": f"an end as {done.execution.outcome}"})}
 
     def single(self, name: str, case: str) -> Trace:
         """Trace of a run of one process."""

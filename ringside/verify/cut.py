@@ -4,7 +4,7 @@ from typing import Any
 
 from ringside_core.keras import tf
 from trainers.fit_call import FitCall
-from trainers.reading import rows_of_arrays
+from trainers.reading import arrays_in, rows_of_arrays
 
 _VALIDATION_BATCHES = 2
 
@@ -79,12 +79,8 @@ class _Cut(tf.keras.utils.Sequence):
 
 
 def _first_rows(call: FitCall, rows: int) -> FitCall:
-    given = {
-        name: tf.nest.map_structure(lambda array: array[:rows], call.arguments[name])
-        for name in ("x", "y", "sample_weight")
-        if call.arguments.get(name) is not None
-    }
-    return call.given(**given)
+    kept = tf.nest.map_structure(lambda array: array[:rows], arrays_in(call.arguments))
+    return call.given(**kept)
 
 
 def _validated_apart(call: FitCall) -> FitCall:
@@ -93,11 +89,8 @@ def _validated_apart(call: FitCall) -> FitCall:
     rows = rows_of_arrays(call.arguments)
     if not split or rows is None:
         return call
-    held_out = tuple(
-        tf.nest.map_structure(lambda array: array[rows:], call.arguments[name])
-        for name in ("x", "y", "sample_weight")
-        if call.arguments.get(name) is not None
-    )
+    given = tuple(arrays_in(call.arguments).values())
+    held_out = tf.nest.map_structure(lambda array: array[rows:], given)
     return _first_rows(call, rows).given(validation_split=None, validation_data=held_out)
 
 

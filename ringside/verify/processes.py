@@ -92,17 +92,36 @@ def run_request(
         start: where and by which launcher.
     """
     write_whole(folder / REQUEST, request.to_json())
+    return watched([case.name for case in request.cases], spec, folder, interrupts, start)
+
+
+def watched(
+    cases: Sequence[str],
+    spec: RunSpec,
+    folder: Path,
+    interrupts: Interrupts | None = None,
+    start: Start = HERE,
+) -> Watched:
+    """Start the processes of a run whose folder holds a request, and read what they wrote.
+
+    Args:
+        cases: names of what is asked for.
+        spec: see `run_request`, also for the others.
+        folder: of these processes; it holds nothing but the request.
+        interrupts: see there.
+        start: see there.
+    """
     plan = start.plan(spec, folder)
     execution = execute(plan, deadline_s=DEADLINE_S, interrupts=interrupts)
     coordinated = spec.capabilities.process_model == "coordinator"
     watching = tuple(t for t in plan.expects if not coordinated or t.startswith("chief"))
     traces = {
-        case.name: {
+        case: {
             task: Trace.read(path)
             for task in watching
-            if (path := trace_file(folder, case.name, task)).exists()
+            if (path := trace_file(folder, case, task)).exists()
         }
-        for case in request.cases
+        for case in cases
     }
     return Watched(execution, traces, folder, watching)
 

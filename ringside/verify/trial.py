@@ -45,7 +45,6 @@ from ringside_core.workloads.registry import fit_number
 from ringside_core.workloads.script import ScriptIsOver
 from trainers.authors_fit import make_variables, train_call
 from trainers.fit_call import FitCall
-from trainers.reading import rows_of_arrays
 from trainers.row_ledger import RowLedger
 from trainers.rows import cut, rows_of
 
@@ -141,7 +140,7 @@ class Trial:
             on_apply(optimizer, note)
         model.train_function = None
         try:
-            batch, size = first_batch(call), self._request.most_replicas
+            batch, size = call.first_batch(), self._request.most_replicas
             flat = [t for t in tf.nest.flatten(batch) if t is not None]
             n = int(rows_of(flat)[0])
             parts = {f"rows {r}": (*cut(batch, r, size)[:2], r, size, n) for r in range(size)}
@@ -431,20 +430,3 @@ def _plainly(call: FitCall, watch: Watch | None, backend: Any, draws: Draws) -> 
     finally:
         del vars(model)["train_step"], vars(model)["test_step"]
         model.train_function = model.test_function = None
-
-
-def first_batch(call: FitCall) -> Any:
-    """The first batch of the data, read where nothing is trained afterwards."""
-    x: Any = call.arguments.get("x")
-    if isinstance(x, tf.keras.utils.Sequence):
-        return x[0]
-    if rows_of_arrays(call.arguments) is None:
-        return next(iter(x))
-    names = ("x", "y", "sample_weight")
-    given = [call.arguments[name] for name in names if call.arguments.get(name) is not None]
-
-    def first(array: Any) -> Any:
-        rows = tf.convert_to_tensor(array[: call.global_batch])
-        return tf.cast(rows, tf.keras.backend.floatx()) if rows.dtype.is_floating else rows
-
-    return tf.nest.map_structure(first, tuple(given))

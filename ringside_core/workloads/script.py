@@ -173,9 +173,7 @@ def _first_batch(call: Any) -> int:
     """Rows of a global batch, read where this process ends afterwards."""
     if call.global_batch is not None:
         return int(call.global_batch)
-    x = call.arguments.get("x")
-    batch = x[0] if isinstance(x, tf.keras.utils.Sequence) else next(iter(x))
-    return len(tf.nest.flatten(batch)[0])
+    return len(tf.nest.flatten(call.first_batch())[0])
 
 
 def _asks(call: Any) -> dict[str, Any]:
