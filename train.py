@@ -10,10 +10,8 @@ TF_CONFIG='{…}' python train.py --backend multi_worker_mirrored
 import os
 import signal
 import sys
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -27,8 +25,6 @@ from launch.task import (
     run_launched,
     run_process,
 )
-from launch.turns import allowed_until, takes_turns
-from ringside.verify.request import REQUEST
 from ringside.verify.trial_request import TRIAL
 from ringside_core.specs import (
     AUTO,
@@ -39,12 +35,7 @@ from ringside_core.specs import (
     read_surroundings,
 )
 from ringside_core.text import print_anything
-from ringside_core.workloads.registry import script_words
 from ringside_core.wrong_flags import about_flag
-
-if TYPE_CHECKING:
-    from backends.base import Backend
-    from trainers.driver import Driver, Listener
 
 
 def _train(
@@ -54,64 +45,18 @@ def _train(
     reporter.phase("importing")
     from trainers.process import started
 
-    verifies = (run_dir / REQUEST).exists() or (run_dir / TRIAL).exists()
+    verifies = (run_dir / TRIAL).exists()
     with started(record, surroundings, reporter.phase, verifies=verifies) as backend:
         if backend is None:
             return
-        train = partial(_train_once, backend=backend, reporter=reporter)
-        if script_words(record.spec.workload):
-            from ringside.script import run_whole
+        from ringside.script import run_whole
 
-            trial = None
-            if verifies:
-                from ringside.verify.trial import trial_of
+        trial = None
+        if verifies:
+            from ringside.verify.trial import trial_of
 
-                trial = trial_of(record, run_dir)
-            run_whole(record, backend, surroundings, run_dir, reporter, trial)
-        elif verifies:
-            from ringside.verify.task import run_cases
-
-            run_cases(backend, run_dir, train, surroundings.task_name, reporter.phase)
-        else:
-            train(record, run_dir)
-
-
-def _train_once(
-    record: RecordInProgress,
-    run_dir: Path,
-    *,
-    backend: "Backend",
-    reporter: Reporter,
-    prepare: "Callable[..., Driver] | None" = None,
-) -> None:
-    """Train what the record's spec says: a run, or a case of a request to verify it.
-
-    Args:
-        record: of the run or the case.
-        run_dir: its folder.
-        backend: started.
-        reporter: is told each phase and update.
-        prepare: `trainers.prepare.prepare`, or what verification puts around it.
-    """
-    from ringside_core.workloads.registry import load_workload
-    from trainers import prepare as prepared
-    from trainers.driver import Progress
-    from trainers.fault import drilled
-    from trainers.train import train
-    from trainers.turns import WaitForTurn
-
-    spec = record.spec
-    reporter.phase("loading")
-    workload = load_workload(spec.workload, options=spec.workload_options, data_dir=spec.data_dir)
-    reporter.phase("building")
-    listeners: list[Listener] = [Progress(reporter.step, reporter.epoch, reporter.phase)]
-    listeners += drilled(run_dir, record.task)
-    if takes_turns(run_dir):
-        listeners.append(WaitForTurn(partial(allowed_until, run_dir), reporter.waiting))
-    make_ready = prepare or prepared.prepare
-    driver = make_ready(record, workload, backend, run_dir=run_dir, listeners=listeners)
-    reporter.notes(record.input_notes)
-    train(driver)
+            trial = trial_of(record, run_dir)
+        run_whole(record, backend, surroundings, run_dir, reporter, trial)
 
 
 def _surroundings() -> Surroundings:

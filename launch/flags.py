@@ -29,7 +29,6 @@ from ringside_core.workloads.registry import (
     keras_of,
     must_train_all_fits,
     ready,
-    script_words,
 )
 
 Script = Annotated[
@@ -76,8 +75,8 @@ def spec_from_flags(
     }
     authors_batch = None
     if not {"global_batch", "epochs"} <= given.keys():
-        defaults = ready(workload, workload_options)
-        authors_batch = defaults.global_batch if script_words(workload) else None
+        defaults = ready(workload, workload_options, given.get("data_dir"))
+        authors_batch = defaults.global_batch
         given = {"global_batch": defaults.global_batch, "epochs": defaults.epochs} | given
     if "filter" in given:
         check_modules_beside(given["filter"])
@@ -85,8 +84,8 @@ def spec_from_flags(
     if surroundings.task is not None and surroundings.task.cluster.ps:
         own.setdefault("servers", str(len(surroundings.task.cluster.ps)))
     options, version = backend_options(name, own), _keras(workload, given.get("keras"))
-    if given.get("save", "all") == "all" and script_words(workload):
-        must_train_all_fits(workload_options)
+    if given.get("save", "all") == "all":
+        must_train_all_fits(workload, workload_options)
     surroundings = surroundings.placed(name, servers=options.num_servers)
     found = {"workload": workload, "workload_option": workload_options, "keras": version}
     found["trained_by"] = given.get("trained_by") or ("fit" if version == 2 else "loop")

@@ -8,7 +8,6 @@ Nothing is imported until it is used, because all of it brings TensorFlow:
 
 - `Workload`: a model, its data and its loss; a user's function returns one.
 - `QualityTarget`: the validation metric and the value at which training counts as done.
-- `StreamSource`: data that are read from files, such as TFRecord shards.
 - `tf`: the TensorFlow, with the Keras, under which every backend works.
 
 examples/own_model.py shows a whole workload.
@@ -24,14 +23,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ringside.script import fit, is_chief, scope
     from ringside_core.keras import tf
-    from ringside_core.workloads.source import StreamSource
     from ringside_core.workloads.step import step
     from ringside_core.workloads.workload import QualityTarget, Workload
     from trainers.gather import gather
 
 __all__ = [
     "QualityTarget",
-    "StreamSource",
     "Workload",
     "fit",
     "gather",
@@ -43,7 +40,6 @@ __all__ = [
 
 _HOMES = {
     "QualityTarget": "ringside_core.workloads.workload",
-    "StreamSource": "ringside_core.workloads.source",
     "Workload": "ringside_core.workloads.workload",
     "fit": "ringside.script",
     "gather": "trainers.gather",

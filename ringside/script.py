@@ -15,7 +15,7 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -38,7 +38,8 @@ from launch.task import (
 )
 from launch.turns import allowed_until, takes_turns
 from launch.watch import IN_SCRIPT
-from ringside_core.keras import VERSION, seed_weights, tf
+from ringside_core.keras import VERSION, optimizers_of, seed_weights, tf
+from ringside_core.seeds import seed_script
 from ringside_core.specs import (
     AUTO,
     Outcome,
@@ -47,11 +48,17 @@ from ringside_core.specs import (
     Surroundings,
     read_surroundings,
 )
+from ringside_core.specs.run_spec import Option
 from ringside_core.workloads import script as program
-from ringside_core.workloads.registry import fit_number, must_train_all_fits, script_words
-from ringside_core.workloads.workload import made_outside
+from ringside_core.workloads.registry import (
+    fit_number,
+    load_workload,
+    must_train_all_fits,
+    script_words,
+)
+from ringside_core.workloads.workload import Workload, made_outside
 from trainers.authors_fit import train_call
-from trainers.build import trained_on
+from trainers.build import apply_rule, trained_on
 from trainers.driver import Listener, Progress
 from trainers.fault import drilled
 from trainers.fit_call import FitCall, fit_call
@@ -76,6 +83,7 @@ class _Session:
         timed: number of the fit that is timed, after which the script ends; None: it runs whole.
         trial: trains instead, where the script is verified.
         trainings: how many fits have trained.
+        workload: that a function has returned; None: a script runs.
     """
 
     backend: Backend
@@ -89,6 +97,13 @@ class _Session:
     timed: int | None = None
     trial: Any = None
     trainings: int = 0
+    workload: Workload | None = None
+
+    def set_rate(self, call: FitCall) -> None:
+        """Let the learning rate of a workload follow the batch, as the run says."""
+        spec, workload = self.record.spec, self.workload
+        reference = None if workload is None else workload.reference_batch
+        apply_rule(optimizers_of(call.model)[0], spec, reference, call.steps_per_epoch)
 
     def listeners(self, call: FitCall) -> list[Listener]:
         """Those of a training that tell its launcher how far it is."""
@@ -97,6 +112,7 @@ class _Session:
 
 
 _session: _Session | None = None
+probe: Any = None  # of `ringside.probe`, which looks up to a fit
 # What legacy Keras says of a model that is compiled in another scope than it was made in.
 _MADE_OUTSIDE = "was not created in the distribution strategy"
 _compile = tf.keras.Model.compile
@@ -171,7 +187,7 @@ def scope() -> AbstractContextManager[Any]:
     The call itself starts the backend, which must come before TensorFlow's first operation under
     some: `scope = ringside.scope()` can stand at the top.
     """
-    if program.probing():
+    if probe is not None:
         return ExitStack()
     session = _here()
     # Unseeded they would differ from stack to stack.
@@ -181,7 +197,7 @@ def scope() -> AbstractContextManager[Any]:
 
 def is_chief() -> bool:
     """Whether this process writes what is written once, such as the trained model."""
-    if program.probing():
+    if probe is not None:
         return True
     return _here().backend.is_chief
 
@@ -205,8 +221,8 @@ def fit(model: Any, *data: Any, gradients: Any = "optimizer", **arguments: Any) 
     Raises:
         RefusalError: what cannot be trained the same under every backend.
     """
-    if program.probing():
-        return program.reached(fit_call(model, *data, gradients=gradients, **arguments))
+    if probe is not None:
+        return probe.reached(fit_call(model, *data, gradients=gradients, **arguments))
     session = _here()
     with _out_of_scopes():
         with session.backend.scope():  # a step function's model is made now
@@ -236,9 +252,9 @@ def run_whole(
     """
     global _session
     spec = record.spec
-    timed = fit_number(spec.workload_options) if spec.save == "record" else None
+    timed = fit_number(spec.workload, spec.workload_options) if spec.save == "record" else None
     if timed is None:
-        must_train_all_fits(spec.workload_options)
+        must_train_all_fits(spec.workload, spec.workload_options)
     read_the_same()
     steps = None
     if trial is None or not trial.plain:
@@ -256,7 +272,7 @@ def run_whole(
     )
     reporter.phase(IN_SCRIPT)
     try:
-        program.run(spec.workload)
+        run_program(spec.workload, spec.workload_options, spec.data_dir, epochs=spec.epochs)
     except program.ScriptIsOver:
         return
     except SystemExit as end:
@@ -272,6 +288,29 @@ def run_whole(
         raise program.no_fit(spec.workload)
 
 
+def run_program(
+    name: str, options: Mapping[str, Option], data_dir: str | None, *, epochs: int
+) -> None:
+    """Run a script whole, or make what a workload's function returns, and fit it.
+
+    Args:
+        name: of the program.
+        options: of the function.
+        data_dir: where data sets are kept.
+        epochs: of the function's fit.
+    """
+    if script_words(name):
+        program.run(name)
+        return
+    seed_script()
+    with scope():
+        workload = load_workload(name, options=options, data_dir=data_dir)
+        model = workload.compiled()
+    if _session is not None:
+        _session.workload = workload
+    fit(model, **workload.arguments(epochs=epochs))
+
+
 def _train(session: _Session, call: FitCall) -> Any:
     number, backend = session.trainings, session.backend
     first = number + 1 == session.timed if session.timed else number == 0
@@ -279,6 +318,10 @@ def _train(session: _Session, call: FitCall) -> Any:
     record, run_dir = session.record, session.run_dir
     if first_launched:
         call = _as_launched(call, record)
+        session.set_rate(call)
+        if session.workload is not None and session.workload.target is not None:
+            target = session.workload.target
+            record.quality_target = (target.metric, target.at_least)
         if session.timed:  # a callback that stops early would end arms after different epochs
             call = call.given(callbacks=None)
     else:
@@ -337,6 +380,7 @@ def _trained(session: _Session, call: FitCall, record: RecordInProgress, run_dir
         run_dir=run_dir,
         number=session.trainings,
         listeners=listeners,
+        rebuilt=None if session.workload is None else session.workload.model,
     )
     reporter.phase(IN_SCRIPT)
     return history

@@ -5,8 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from numpy.typing import NDArray
-
 from ringside_core.keras import get_weights, set_weights, tf
 from ringside_core.specs import AUTO, EpochRecord, RecordInProgress, is_full, remove_halves
 from ringside_core.users_errors import in_one_line
@@ -23,7 +21,7 @@ def savers(
     record: RecordInProgress,
     run_dir: Path,
     *,
-    exported: bool,
+    rebuilt: Callable[[], Any] | None,
     learned: Callable[[], CallbackState | None],
 ) -> list[Listener]:
     """The listeners that save what the spec asks for.
@@ -32,30 +30,18 @@ def savers(
         training: that is saved.
         record: of this process; a warning is written into it.
         run_dir: where.
-        exported: whether the model is written too; a script has it.
+        rebuilt: builds the model once more, to be exported; None: a script has it.
         learned: what the callbacks have learned so far.
     """
     spec, is_chief = training.spec, training.backend.is_chief
     found: list[Listener] = []
-    if spec.ledger == "full" and is_chief:
-        found.append(_FedLists(run_dir / "ledger"))
     if spec.save == "all":
         found.append(Checkpoint(run_dir, record, spec.checkpoint_steps, learned))
         if is_chief:
             found.append(_TensorBoard(run_dir / "tensorboard"))
-        if exported:
-            found.append(_Export(run_dir / "model.keras", record))
+        if rebuilt is not None:
+            found.append(_Export(run_dir / "model.keras", record, rebuilt))
     return found
-
-
-class _FedLists(Listener):
-    """Which examples each replica was fed: one file for each epoch."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def on_fed(self, epoch: int, ids: NDArray[Any]) -> None:
-        checkpoint.write_arrays(self._folder / f"epoch-{epoch + 1:04d}.npz", {"fed": ids})
 
 
 class Checkpoint(Listener):
@@ -214,13 +200,13 @@ class _Export(Listener):
     Horovod.
     """
 
-    def __init__(self, path: Path, record: RecordInProgress) -> None:
-        self._path, self._record = path, record
+    def __init__(self, path: Path, record: RecordInProgress, rebuilt: Callable[[], Any]) -> None:
+        self._path, self._record, self._rebuilt = path, record, rebuilt
 
     def on_end(self) -> None:
         weights = get_weights(self.training.model)  # in every process, see checkpoint.snapshot
         if self.training.backend.is_chief:
-            plain = self.training.workload.build_model()
+            plain = self._rebuilt()
             set_weights(plain, weights)
             try:
                 plain.save(self._path)

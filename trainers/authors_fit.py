@@ -1,7 +1,7 @@
 """One `ringside.fit`: Keras' own `fit` with its author's arguments, timed, recorded and saved."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -194,6 +194,7 @@ def train_call(
     number: int,
     listeners: Sequence[Listener] = (),
     watching: Sequence[Any] = (),
+    rebuilt: Callable[[], Any] | None = None,
 ) -> Any:
     """Train what an author asks for.
 
@@ -205,6 +206,7 @@ def train_call(
         number: of the training in its script, from 1.
         listeners: called after those that save.
         watching: Keras callbacks that change nothing, called last.
+        rebuilt: builds the model once more, to be exported; None: its author saves it.
 
     Returns:
         Keras' History.
@@ -213,7 +215,6 @@ def train_call(
         RefusalError: the model, its data or the checkpoint cannot be trained as the spec says.
     """
     spec, model, backend = record.spec, call.model, steps.backend
-    _check(spec)
     if not call.epochs:
         return model.fit(**call.arguments)
     if call.steps_per_epoch == 0:
@@ -259,7 +260,7 @@ def train_call(
             "those that were due.",
         )
     learned = calls.learned if learns else lambda: None
-    saving = savers(training, record, run_dir, exported=False, learned=learned)  # type: ignore[arg-type]
+    saving = savers(training, record, run_dir, rebuilt=rebuilt, learned=learned)  # type: ignore[arg-type]
     proved = backend.capabilities.synchronous and spec.ablation != "no_reduction"
     proof = [SyncProof(record)] if proved else []
     ending = [Preemption(one) for one in saving if isinstance(one, Checkpoint)]
@@ -453,21 +454,6 @@ class _Calls(_Quiet):
         checkpoint.put(self._values, self.model, self._backend)
         with self._backend.scope():
             self._learning.restore(self._state)
-
-
-def _check(spec: RunSpec) -> None:
-    if spec.learning_rate_rule.rule != "none":
-        raise RefusalError(
-            "A script says its learning rate itself.",
-            received=f"--learning-rate-rule {spec.learning_rate_rule.rule}",
-            advice="Leave it out.",
-        )
-    if spec.ledger == "full":
-        raise RefusalError(
-            "A full ledger names examples by numbers, which an author's data have not.",
-            received="--ledger full",
-            advice="Leave it out: a record holds the hash of the rows of each epoch.",
-        )
 
 
 def _no_batch(*, resumed: bool = False) -> RefusalError:

@@ -48,7 +48,7 @@ def _workload_obstacle(asked: dict[str, Any] | None) -> str | None:
         workload = load_workload(
             asked["name"], options=asked["options"], data_dir=asked["data_dir"]
         )
-        workload.build_model()
+        workload.compiled()
     except RefusalError as error:
         return str(error)
     return None

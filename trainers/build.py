@@ -234,7 +234,9 @@ def held(read: Callable[[InputShard], Any], num_replicas: int) -> Callable[[Inpu
     return read_held
 
 
-def apply_rule(optimizer: Any, spec: RunSpec, workload: Workload, steps_per_epoch: int) -> None:
+def apply_rule(
+    optimizer: Any, spec: RunSpec, reference_batch: int | None, steps_per_epoch: int | None
+) -> None:
     """Scale the optimizer's learning rate by the spec's rule, with a linear warm-up to it.
 
     The warm-up is a schedule that Keras knows by itself, so that a saved optimizer needs no
@@ -243,8 +245,8 @@ def apply_rule(optimizer: Any, spec: RunSpec, workload: Workload, steps_per_epoc
     Args:
         optimizer: changed in place.
         spec: holds the rule and the global batch.
-        workload: holds the reference batch.
-        steps_per_epoch: updates in an epoch, for the length of the warm-up.
+        reference_batch: the batch that the rate was chosen for; None: nobody says.
+        steps_per_epoch: updates in an epoch, for the length of the warm-up; None: not known.
 
     Raises:
         RefusalError: a rule without a reference batch, or on top of a schedule.
@@ -252,11 +254,11 @@ def apply_rule(optimizer: Any, spec: RunSpec, workload: Workload, steps_per_epoc
     rule = spec.learning_rate_rule
     if rule.rule == "none":
         return
-    if workload.reference_batch is None:
+    if reference_batch is None:
         raise RefusalError(
             f"The learning-rate rule {rule.rule} needs the batch that the rate was chosen for.",
-            received=f"workload {workload.name} without reference_batch",
-            advice="Set reference_batch in the workload, or use --learning-rate-rule none.",
+            received=f"{spec.workload} without reference_batch",
+            advice="Set reference_batch in a Workload, or leave out --learning-rate-rule.",
         )
     # A new optimizer hides a schedule behind its current value; a legacy one shows it.
     scaled = getattr(optimizer, "inner_optimizer", optimizer)  # a loss scale is a wrapper
@@ -268,12 +270,16 @@ def apply_rule(optimizer: Any, spec: RunSpec, workload: Workload, steps_per_epoc
             advice="Use --learning-rate-rule none, or a constant rate.",
         )
     base = float(optimizer.learning_rate.numpy())
-    scaled = base * rule.factor(
-        global_batch=spec.global_batch, reference_batch=workload.reference_batch
-    )
+    scaled = base * rule.factor(global_batch=spec.global_batch, reference_batch=reference_batch)
     if rule.warmup_epochs == 0:
         optimizer.learning_rate = scaled
         return
+    if steps_per_epoch is None:
+        raise RefusalError(
+            "A warm-up of epochs needs data whose size is known.",
+            received="a data set that does not say how many batches it has",
+            advice="Leave out --warmup-epochs, or give the size by assert_cardinality.",
+        )
     warm_up = tf.keras.optimizers.schedules.PolynomialDecay(
         initial_learning_rate=base,
         decay_steps=rule.warmup_epochs * steps_per_epoch,

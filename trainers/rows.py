@@ -78,22 +78,30 @@ def rows_of(parts: list[Any]) -> tuple[Any, set[int]]:
     return dynamic[0], set(static)
 
 
-def block(batch: Any, r: int, size: int) -> Any:
-    """The r-th of `size` parts of a batch, one after the other: Keras joins predictions so."""
+def block(batch: Any, r: int, size: int) -> tuple[Any, Any]:
+    """The r-th of `size` parts of a batch, one after the other: Keras joins predictions so.
+
+    Returns:
+        (the part, its number of rows). A part without rows is one row, and the number 0: some
+        kernels take no empty batch.
+    """
     n, beside = rows_of([t for t in tf.nest.flatten(batch) if t is not None])
+    least, most = (min, max) if isinstance(n, int) else (tf.minimum, tf.maximum)
+    rows = (r + 1) * n // size - r * n // size
+    begin = least(r * n // size, n - 1)
+    end = begin + most(rows, 1)
 
     def own(t: Any) -> Any:
         if t is None or _is_single(t) or _is_beside(t, beside):
             return t
         if isinstance(t, tf.SparseTensor):
-            begin, end = r * n // size, (r + 1) * n // size
             others = [tf.zeros_like(t.dense_shape[1:]), t.dense_shape[1:]]
             start = tf.concat([[tf.cast(begin, tf.int64)], others[0]], 0)
             length = tf.concat([[tf.cast(end - begin, tf.int64)], others[1]], 0)
             return tf.sparse.slice(t, start, length)
-        return t[r * n // size : (r + 1) * n // size]
+        return t[begin:end]
 
-    return tf.nest.map_structure(own, batch)
+    return tf.nest.map_structure(own, batch), rows
 
 
 def row_hash(batch: Any, r: int = 0, size: int = 1) -> Any:

@@ -298,10 +298,7 @@ class Steps:
         if model.jit_compile and self.backend.xla_obstacle(self.backend.num_replicas):
             held["_jit_compile"] = False
         if self.backend.in_strategy:
-            predict = model.predict_step
-            held["predict_step"] = lambda batch: in_python(predict)(
-                block(batch, self.backend.static_replica_number(), self.backend.num_replicas)
-            )
+            held["predict_step"] = partial(self._predict, model.predict_step)
         evaluate, train_on_batch = model.evaluate, model.train_on_batch
 
         def merged_at_once(*args: Any, **kwargs: Any) -> Any:
@@ -320,6 +317,14 @@ class Steps:
         held["evaluate"], held["train_on_batch"] = averaged, merged_at_once
         held[EPOCH_LOGS[VERSION]] = partial(self._epoch_logs, model)
         held["get_metrics_result"] = with_metrics(model.get_metrics_result)
+
+    def _predict(self, predict: Callable[[Any], Any], batch: Any) -> Any:
+        backend = self.backend
+        part, rows = block(batch, backend.static_replica_number(), backend.num_replicas)
+        found = in_python(predict)(part)
+        return tf.nest.map_structure(
+            lambda t: t[: tf.where(rows > 0, tf.shape(t)[0], 0)] if tf.is_tensor(t) else t, found
+        )
 
     def _merges(self, model: Any) -> bool:
         """Whether a training step returns numbers over all replicas; an author's may use them."""

@@ -48,7 +48,6 @@ from ringside.verify.trace import Trace
 from ringside.verify.updates import each_update, single_updates
 from ringside_core.specs import Certificate, Check, Topology
 from ringside_core.text import file_name
-from ringside_core.workloads.registry import script_words
 
 
 def certify(
@@ -73,10 +72,9 @@ def certify(
     Returns:
         A certificate for each arm, in order; also for arms that do not pass.
     """
-    if script_words(subjects[0].spec.workload):
-        return certify_script(
-            subjects, folder=folder, steps=steps, on_start=on_start, on_end=on_end, start=start
-        )
+    return certify_script(
+        subjects, folder=folder, steps=steps, on_start=on_start, on_end=on_end, start=start
+    )
     on_start("the serial reference")
     sizes = sorted({s.replicas for s in subjects if s.replicas > 1})
     reference = run_reference(

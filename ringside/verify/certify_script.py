@@ -227,6 +227,8 @@ class _Judge:
     def _of_workers(self) -> list[Check]:
         """Of workers that update on their own there is no one right result."""
         arm, plain = self._runs.of(self._label, UPDATES), self._runs.single("plain", UPDATES)
+        # An arm has trained nothing before them.
+        plain = replace(plain, before=self._runs.single("plain", TILED).before)
         wanted = [n for n, _ in plain.meta["ledgers"]]
         wrong = [
             trace.error or f"{[n for n, _ in trace.meta['ledgers']]} rows, not {wanted}"

@@ -5,6 +5,7 @@ its optimizers hold after each update, and what Keras tells. Plain Keras does th
 that starts no backend.
 """
 
+import traceback
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -82,6 +83,7 @@ class Trial:
         self.reached += 1
         spec = self._record.spec
         call = call.in_batches_of(spec.global_batch, authors=spec.authors_batch)
+        session.set_rate(call)
         if self.reached < self._fit:
             return self._train("before", cut_call(call, whole=2, tail=0, epochs=1), session, None)
         asked, batch = self._request, spec.global_batch
@@ -94,7 +96,8 @@ class Trial:
             make_variables(call)
             move_to_neighbours(trainable_of(call.model), np.random.default_rng(0))
         whole = max(1, asked.updates // 2 - 1)
-        self._watched(TILED, cut_call(call, whole=2, tail=0, epochs=1), session)
+        if spec.has_one_result:  # several workers have none, of updates before those below
+            self._watched(TILED, cut_call(call, whole=2, tail=0, epochs=1), session)
         self._watched(UPDATES, cut_call(call, whole=whole, tail=1, epochs=2), session)
         if not (asked.states or asked.resume_from):
             short = min(asked.most_replicas + 1, batch)
@@ -110,12 +113,13 @@ class Trial:
             watch.states = Trace.read(Path(self._request.states))
             watch.moved = np.random.default_rng(0) if self._request.moved else None
         watch.each = updates or case == TILED
-        watch.evaluates = case != TILED  # replicas evaluate their own rows
+        watch.predicts = case != TILED  # replicas predict their own rows
         try:
             watch.before()
             self._train(case, call, session, watch)
             watch.after()
         except Exception as error:
+            traceback.print_exc()  # whole, into the log
             trace.meta["error"] = of_users(error)
         trace.meta["sources"] = users_code()
         trace.write(trace_file(self._run_dir, case, self._record.task))
@@ -217,7 +221,9 @@ def trial_of(record: RecordInProgress, run_dir: Path) -> Trial:
     """What the request in a run folder asks of this process."""
     path = run_dir / TRIAL
     request = TrialRequest.from_json(path.read_text(encoding="utf-8"), origin=TRIAL)
-    return Trial(request, record, run_dir, fit_number(record.spec.workload_options))
+    return Trial(
+        request, record, run_dir, fit_number(record.spec.workload, record.spec.workload_options)
+    )
 
 
 class Watch(tf.keras.callbacks.Callback):
@@ -225,7 +231,7 @@ class Watch(tf.keras.callbacks.Callback):
 
     Attributes:
         each: after each update; else after the last one.
-        evaluates: before the training and after it.
+        predicts: after the training.
         states: each update begins from the state of this trace before it; None: from its own.
         moved: draws by which weights of these states are moved; None: they are not.
         ledgers: (rows, their hash) of each epoch.
@@ -245,7 +251,7 @@ class Watch(tf.keras.callbacks.Callback):
         super().__init__()
         self._supports_tf_logs = True  # or Keras would copy the logs to the host in each step
         self._trace, self._call, self._backend = trace, call, backend
-        self.each = self.evaluates = True
+        self.each = self.predicts = True
         self.states: Trace | None = None
         self.moved: np.random.Generator | None = None
         self.ledgers: list[tuple[int, str]] = []
@@ -260,8 +266,7 @@ class Watch(tf.keras.callbacks.Callback):
         """The author's model is evaluated as it is."""
         with nullcontext() if self._backend is None else self._backend.scope():
             make_variables(self._call)
-        found = self._evaluated() if self.evaluates else {}
-        self._trace.before = {name: np.asarray(value) for name, value in found.items()}
+        self._trace.before = self._evaluated()
 
     def after(self) -> None:
         """Write what was seen into the trace."""
@@ -281,7 +286,7 @@ class Watch(tf.keras.callbacks.Callback):
                 for n in names
             }
             setattr(trace, group, found)
-        trace.predictions = self._predicted() if self.evaluates else {}
+        trace.predictions = self._predicted() if self.predicts else {}
         trace.meta |= {
             "updates": self._updates,
             "ledgers": self.ledgers,

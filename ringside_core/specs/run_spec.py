@@ -409,6 +409,11 @@ class RunSpec(TrainingSpec, Document):
         return backend_row(self.backend).capabilities
 
     @property
+    def has_one_result(self) -> bool:
+        """Whether its updates have one right result: it is synchronous, or has one replica."""
+        return self.capabilities.synchronous or self.topology.num_replicas == 1
+
+    @property
     def batch_plan(self) -> BatchPlan:
         """How the global batch is divided among the replicas."""
         return BatchPlan(

@@ -1,25 +1,21 @@
 """1,797 real handwritten digits, 8×8 pixels, from scikit-learn, with a small and a large net.
 
 Data: E. Alpaydin, C. Kaynak, "Optical Recognition of Handwritten Digits", UCI Machine Learning
-Repository, the copy in sklearn.datasets.load_digits. They are written once as a local TFDS data set
-in TFRecord shards, so that a run reads files, parses and decodes as it does with larger data.
+Repository, the copy in sklearn.datasets.load_digits. They are written once as a local TFDS
+data set, and read from there into arrays.
 """
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow_datasets as tfds
 from numpy.typing import NDArray
 
-from ringside_core.folders import default_data_dir
 from ringside_core.keras import tf
-from ringside_core.workloads.source import StreamSource, writable_dir
-from ringside_core.workloads.tfds_data import prepared_source
+from ringside_core.workloads.tfds_data import generated
 from ringside_core.workloads.workload import QualityTarget, Workload
 
-NUM_SHARDS = 4  # of the training split: more than one, so that files can be shared out
 NUM_TRAIN = 1437  # 80 %
 
 
@@ -46,13 +42,11 @@ def _workload(
     target: float,
     reference_batch: int,
 ) -> Workload:
-    root = writable_dir(Path(data_dir) if data_dir else default_data_dir())
     return Workload(
         name=name,
         model=model,
-        train=_source(root, "train"),
-        validation=_source(root, "test"),
-        preprocess=_scale,
+        train=_arrays(data_dir, "train"),
+        validation=_arrays(data_dir, "test"),
         loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         optimizer=lambda: tf.keras.optimizers.Adam(2e-3),
         metrics=lambda: [tf.keras.metrics.SparseCategoricalAccuracy(name="accuracy")],
@@ -61,10 +55,13 @@ def _workload(
     )
 
 
-@tf.autograph.experimental.do_not_convert
-def _scale(image: Any, label: Any) -> tuple[Any, Any]:
-    """Pixels 0…16 → 0…1 in the precision of the run; [batch, 8, 8, 1], [batch]."""
-    return tf.cast(image, tf.keras.backend.floatx()) / 16, label
+def _arrays(data_dir: str | None, split: str) -> tuple[Any, Any]:
+    """Images [n, 8, 8, 1], 0…1 in the precision of the run, and labels [n]."""
+    data = generated(RingsideDigits, data_dir).as_dataset(
+        split=split, batch_size=-1, as_supervised=True
+    )
+    images, labels = tfds.as_numpy(data)
+    return images.astype(tf.keras.backend.floatx()) / 16, labels
 
 
 def _small() -> Any:
@@ -98,11 +95,6 @@ def _large() -> Any:
         ],
         name="digits_large_cnn",
     )
-
-
-def _source(root: Path, split: str) -> StreamSource:
-    """One split as a stream over its TFRecord shards; written on first use."""
-    return prepared_source(RingsideDigits, root, split, num_shards=NUM_SHARDS)
 
 
 class RingsideDigits(tfds.core.GeneratorBasedBuilder):

@@ -1,24 +1,21 @@
 """Public data sets through TFDS: MNIST and flowers."""
 
-from dataclasses import replace
+from collections.abc import Callable
 from typing import Any
 
-from ringside_core.folders import default_data_dir
 from ringside_core.keras import tf
-from ringside_core.workloads.source import StreamSource
-from ringside_core.workloads.tfds_data import public_source
+from ringside_core.workloads.tfds_data import public
 from ringside_core.workloads.workload import QualityTarget, Workload
 
 
 def mnist(data_dir: str | None = None) -> Workload:
     """Handwritten digits of 28×28 pixels (LeCun, Cortes, Burges): 60,000, and 10,000 to test."""
-    root = data_dir or str(default_data_dir())
+    builder = public("mnist", data_dir)
     return Workload(
         name="mnist",
         model=_mnist_model,
-        train=public_source("mnist", root, "train"),
-        validation=public_source("mnist", root, "test"),
-        preprocess=_to_unit_range,
+        train=_batches(builder, "train", 240),
+        validation=_batches(builder, "test", 240),
         loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         optimizer=lambda: tf.keras.optimizers.Adam(1e-3),
         metrics=lambda: [tf.keras.metrics.SparseCategoricalAccuracy(name="accuracy")],
@@ -29,19 +26,11 @@ def mnist(data_dir: str | None = None) -> Workload:
 
 def tf_flowers(data_dir: str | None = None, image_size: int = 96) -> Workload:
     """Photographs of five kinds of flowers (the TensorFlow team, 2019): 80 % of 3,670 to train."""
-    root = data_dir or str(default_data_dir())
+    builder = public("tf_flowers", data_dir)
 
-    def source(split: str) -> StreamSource:
-        raw = public_source("tf_flowers", root, split)
-        assert raw.decode is not None
-        decode = raw.decode
-
-        def resized(serialized: Any) -> tuple[Any, Any]:
-            image, label = decode(serialized)
-            image = tf.image.resize(image, (image_size, image_size))
-            return tf.cast(tf.round(image), tf.uint8), label
-
-        return replace(raw, decode=resized)
+    def resized(image: Any, label: Any) -> tuple[Any, Any]:
+        image = tf.image.resize(image, (image_size, image_size))
+        return tf.cast(tf.round(image), tf.uint8), label
 
     return Workload(
         name="tf_flowers",
@@ -51,15 +40,24 @@ def tf_flowers(data_dir: str | None = None, image_size: int = 96) -> Workload:
             classes=5,
             classifier_activation=None,
         ),
-        train=source("train[:80%]"),
-        validation=source("train[80%:]"),
-        preprocess=_to_unit_range,
+        train=_batches(builder, "train[:80%]", 48, resized),
+        validation=_batches(builder, "train[80%:]", 48, resized),
         loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         optimizer=lambda: tf.keras.optimizers.Adam(1e-3),
         metrics=lambda: [tf.keras.metrics.SparseCategoricalAccuracy(name="accuracy")],
         target=QualityTarget("accuracy", 0.70),
         reference_batch=48,
     )
+
+
+def _batches(builder: Any, split: str, batch: int, change: Callable[..., Any] | None = None) -> Any:
+    """Batches of images and labels; those of training in another order in each epoch."""
+    data = builder.as_dataset(split=split, as_supervised=True)
+    if change is not None:
+        data = data.map(change, num_parallel_calls=tf.data.AUTOTUNE)
+    if split.startswith("train") and not split.endswith(":]"):
+        data = data.shuffle(10_000)
+    return data.batch(batch).map(_to_unit_range).prefetch(2)
 
 
 def _to_unit_range(image: Any, label: Any) -> tuple[Any, Any]:

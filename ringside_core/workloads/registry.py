@@ -59,21 +59,22 @@ OWN = Ready("", 48, 3)
 SCRIPT_LIMIT_S = 600.0  # for a script to reach its fit
 
 
-def ready(name: str, options: Mapping[str, Option]) -> Ready:
-    """The workload of this name, with its defaults; those of a script are asked from the script.
+def ready(name: str, options: Mapping[str, Option], data_dir: str | None = None) -> Ready:
+    """The workload of this name, with its defaults; a user's own program is asked for its own.
 
     Args:
         name: of the workload.
         options: of the workload.
+        data_dir: where data sets are kept.
 
     Raises:
-        RefusalError: there is none; or a script that does not reach its fit.
+        RefusalError: there is none; or a program that does not reach its fit.
     """
     check_name(name)
-    if script_words(name):
-        answer = fit_of_script(name, fit_number(options))
-        return Ready(name, answer["global_batch"], answer["epochs"])
-    return WORKLOADS.get(name) or OWN._replace(function=name)
+    if name in WORKLOADS:
+        return WORKLOADS[name]
+    answer = asked_fit(name, json.dumps([fit_number(name, options), dict(options), data_dir]))
+    return Ready(name, answer["global_batch"], answer["epochs"])
 
 
 def certified_updates(name: str) -> int:
@@ -90,12 +91,14 @@ def script_words(name: str) -> list[str]:
     return words if words and words[0].endswith(".py") else []
 
 
-def fit_number(options: Mapping[str, Option]) -> int:
-    """Which `ringside.fit` of a script a workload is, from 1.
+def fit_number(name: str, options: Mapping[str, Option]) -> int:
+    """Which `ringside.fit` of a program is meant, from 1; a function has one.
 
     Raises:
         RefusalError: a script has no other options, and no such fit.
     """
+    if not script_words(name):
+        return 1
     number = options.get("fit", 1)
     if options.keys() - {"fit"} or type(number) is not int or number < 1:
         raise RefusalError(
@@ -106,13 +109,13 @@ def fit_number(options: Mapping[str, Option]) -> int:
     return number
 
 
-def must_train_all_fits(options: Mapping[str, Option]) -> None:
+def must_train_all_fits(name: str, options: Mapping[str, Option]) -> None:
     """Refuse to run a whole script as one of its fits.
 
     Raises:
         RefusalError: there are options.
     """
-    if options:
+    if options and script_words(name):
         raise RefusalError(
             "A run trains all fits of a script.",
             received=", ".join(f"-w {name}={value}" for name, value in options.items()),
@@ -174,26 +177,35 @@ def check_name(name: str) -> None:
 
 
 @cache
-def fit_of_script(script: str, number: int) -> Mapping[str, Any]:
-    """What a script asks of a fit, as `ringside_core.workloads.script` answers.
+def asked_fit(name: str, which: str) -> Mapping[str, Any]:
+    """What a program asks of a fit, as `ringside.probe` answers.
 
-    A process of its own runs the script up to there.
+    A process of its own runs the program up to there.
+
+    Args:
+        name: of the program.
+        which: number of the fit, options and data folder, as JSON.
 
     Raises:
-        RefusalError: the script does not get there.
+        RefusalError: the program does not get there.
     """
-    request = json.dumps({"script": script, "fit": number})
-    module = "ringside_core.workloads.script"
+    number, options, data_dir = json.loads(which)
+    request = {"workload": name, "fit": number, "options": options, "data_dir": data_dir}
     try:
-        environment = environment_of(keras_of(script) or 2)
-        answer, errors = answer_of(module, request, limit_s=SCRIPT_LIMIT_S, environment=environment)
+        environment = environment_of(keras_of(name) or 2)
+        answer, errors = answer_of(
+            "ringside.probe",
+            json.dumps(request),
+            limit_s=SCRIPT_LIMIT_S,
+            environment=environment,
+        )
     except subprocess.TimeoutExpired:
         raise RefusalError(
-            "A script must reach its fit.",
-            received=f"nothing from {script} within {SCRIPT_LIMIT_S:.0f} s",
+            "A program must reach its fit.",
+            received=f"nothing from {name} within {SCRIPT_LIMIT_S:.0f} s",
         ) from None
     if answer is None:
-        raise RefusalError("A script must run up to its fit.", received=errors)
+        raise RefusalError("A program must run up to its fit.", received=errors)
     if "refused" in answer:
         raise RefusalError(answer["refused"])
     return answer
@@ -360,7 +372,7 @@ def _advice(error: Exception) -> str:
         return ""
     return (
         f"If you mean the {error.name} that Ringside had: "
-        "write `from ringside import Workload, QualityTarget, StreamSource, tf`."
+        "write `from ringside import Workload, QualityTarget, tf`."
     )
 
 

@@ -6,10 +6,10 @@ import numpy as np
 
 from ringside_core.keras import tf
 from ringside_core.specs import RefusalError, unknown_name
-from ringside_core.workloads.source import ArraySource
 from ringside_core.workloads.workload import Workload
 
 APPLICATIONS = {"resnet50": "ResNet50", "mobilenet_v2": "MobileNetV2", "vgg16": "VGG16"}
+BATCH = 48
 NUM_DISTINCT = 16  # images in memory; the examples repeat them, so many examples need no more
 
 
@@ -46,36 +46,41 @@ def synthetic(
         raise RefusalError(
             f"The model {model} needs images of at least 32 pixels.", received=str(image_size)
         )
-    shape = (image_size, image_size, 3)
+    shape, held_out = (image_size, image_size, 3), max(1, min(BATCH, examples // 4))
+    look_up = _look_up(shape)
     return Workload(
         name=f"synthetic-{model}",
         model=lambda: _model(model, shape, classes, width),
-        train=_random_images(shape, classes, examples, seed=0),
-        validation=_random_images(shape, classes, max(1, min(48, examples // 4)), seed=1),
-        preprocess=_look_up(shape),
+        train=_random_images(shape, classes, examples, seed=0)
+        .shuffle(examples)
+        .batch(BATCH)
+        .map(look_up),
+        validation=_random_images(shape, classes, held_out, seed=1).batch(BATCH).map(look_up),
         loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         optimizer=lambda: tf.keras.optimizers.SGD(0.01, momentum=0.9),
         metrics=lambda: [tf.keras.metrics.SparseCategoricalAccuracy(name="accuracy")],
-        reference_batch=48,
+        reference_batch=BATCH,
     )
 
 
-def _random_images(shape: tuple[int, ...], classes: int, count: int, seed: int) -> ArraySource:
+def _random_images(shape: tuple[int, ...], classes: int, count: int, seed: int) -> Any:
+    """Numbers of images, and labels."""
     rng = np.random.default_rng(seed)
     number = np.arange(count, dtype=np.int64) % NUM_DISTINCT
-    return ArraySource((number, rng.integers(0, classes, count, dtype=np.int64)))
+    labels = rng.integers(0, classes, count, dtype=np.int64)
+    return tf.data.Dataset.from_tensor_slices((number, labels))
 
 
 def _look_up(shape: tuple[int, ...]) -> Any:
     images = np.random.default_rng(2).integers(0, 256, (NUM_DISTINCT, *shape), dtype=np.uint8)
 
-    def preprocess(number: Any, label: Any) -> tuple[Any, Any]:
+    def images_of(number: Any, label: Any) -> tuple[Any, Any]:
         # Scaled once, as the batches' graph is made: a batch only copies what is finished.
         floatx = np.dtype(tf.keras.backend.floatx())
         finished = images.astype(floatx) / floatx.type(255)
         return tf.gather(tf.constant(finished), number), label
 
-    return preprocess
+    return images_of
 
 
 def _model(model: str, shape: tuple[int, ...], classes: int, width: int) -> Any:
