@@ -57,12 +57,12 @@ from ringside_core.workloads.registry import (
     script_words,
 )
 from ringside_core.workloads.workload import Workload, made_outside
-from trainers.authors_fit import train_call
-from trainers.build import apply_rule, trained_on
 from trainers.driver import Listener, Progress
 from trainers.fault import drilled
+from trainers.fit import train_call
 from trainers.fit_call import FitCall, fit_call
-from trainers.process import started
+from trainers.learning_rate import apply_rule
+from trainers.process import started, trained_on
 from trainers.reading import read_the_same
 from trainers.step import Steps
 from trainers.turns import WaitForTurn

@@ -8,7 +8,14 @@ from backends.base import Backend
 from backends.devices import inter_op_threads, intra_op_threads
 from ringside_core.keras import set_floatx, tf
 from ringside_core.readings.process import cpu_seconds
-from ringside_core.specs import RecordInProgress, Surroundings
+from ringside_core.specs import (
+    REFERENCE,
+    RecordInProgress,
+    RunSpec,
+    Surroundings,
+    Topology,
+    backend_options,
+)
 
 
 @contextmanager
@@ -53,3 +60,19 @@ def started(
             yield None
         else:
             yield backend
+
+
+def trained_on(spec: RunSpec, backend: Backend) -> Backend:
+    """The backend to train on: the started one, or the serial one if the ablation says `unused`.
+
+    The started one then keeps its threads, connections and devices, but does nothing.
+    """
+    if spec.ablation != "unused":
+        return backend
+    plain = spec.replace(
+        backend=REFERENCE,
+        options=backend_options(REFERENCE, {}),
+        topology=Topology(),
+        ablation="none",
+    )
+    return make_backend(plain, Surroundings())  # nothing of it needs to be started

@@ -44,7 +44,7 @@ from ringside_core.specs import RecordInProgress
 from ringside_core.users_errors import of_users
 from ringside_core.workloads.registry import fit_number
 from ringside_core.workloads.script import ScriptIsOver
-from trainers.authors_fit import make_variables, train_call
+from trainers.fit import make_variables, train_call
 from trainers.fit_call import FitCall
 from trainers.row_ledger import RowLedger
 from trainers.rows import cut, rows_of
