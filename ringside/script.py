@@ -38,7 +38,7 @@ from launch.task import (
 )
 from launch.turns import allowed_until, takes_turns
 from launch.watch import IN_SCRIPT
-from ringside_core.keras import VERSION, optimizers_of, seed_weights, tf
+from ringside_core.keras import KERAS, VERSION, optimizers_of, tf
 from ringside_core.seeds import seed_script
 from ringside_core.specs import (
     AUTO,
@@ -191,7 +191,7 @@ def scope() -> AbstractContextManager[Any]:
         return ExitStack()
     session = _here()
     # Unseeded they would differ from stack to stack.
-    seed_weights(session.record.spec.seed, also_if_seeded=False)
+    KERAS.seed_weights(session.record.spec.seed)
     return _Scope(session.backend)
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from backends.base import Backend
 from ringside_core.archives import read_arrays
 from ringside_core.keras import (
-    chance_of,
+    KERAS,
     get_weights,
     optimizer_variables,
     optimizers_of,
@@ -65,7 +65,7 @@ def snapshot(model: Any) -> dict[str, NDArray[Any]]:
     """
     weights = {f"weight_{i:04d}": value for i, value in enumerate(get_weights(model))}
     state = {f"optimizer_{i:04d}": v.numpy() for i, v in enumerate(slots_of(model))}
-    chance = {f"random_{i:04d}": v.numpy() for i, v in enumerate(chance_of(model))}
+    chance = {f"random_{i:04d}": v.numpy() for i, v in enumerate(KERAS.chance_of(model))}
     return {**weights, **state, **chance, **_identity(model)}
 
 
@@ -168,7 +168,7 @@ def restore(path: Path, model: Any, backend: Backend) -> Position:
             )
     put(values_in(arrays), model, backend)
     with backend.scope():
-        for number, variable in enumerate(chance_of(model)):
+        for number, variable in enumerate(KERAS.chance_of(model)):
             if (state := arrays.get(f"random_{number:04d}")) is not None:
                 variable.assign(state)
     return position

@@ -9,15 +9,7 @@ from typing import Any, cast
 import numpy as np
 
 from backends.base import Backend
-from ringside_core.keras import (
-    VERSION,
-    build_optimizer,
-    has_own_step,
-    looks_at_steps,
-    optimizers_of,
-    tf,
-    trainable_of,
-)
+from ringside_core.keras import KERAS, VERSION, has_own_step, optimizers_of, tf
 from ringside_core.keras.part import in_python
 from ringside_core.specs import RecordInProgress, RefusalError, RunSpec
 from ringside_core.users_errors import in_one_line, refusals_as_they_are
@@ -356,7 +348,7 @@ def _agreed(call: FitCall, backend: Backend) -> tuple[bool, bool]:
     Raises:
         RefusalError: processes have different numbers of batches.
     """
-    looks = any(map(looks_at_steps, call.callbacks))
+    looks = any(map(KERAS.looks_at_steps, call.callbacks))
     batches = -1 if call.steps_per_epoch is None else call.steps_per_epoch
     own = np.array([looks, bool(call.callbacks), batches, -batches], np.float64)
     looks, learns, most, fewest = backend.all_reduce(own, "max")
@@ -381,7 +373,7 @@ def make_variables(call: FitCall) -> None:
     first, *others = optimizers_of(model)
     unbuilt = [layer for layer in model._flatten_layers() if not layer.built]
     if not (unbuilt or others or has_own_step(model)):
-        build_optimizer(first, trainable_of(model))
+        KERAS.build_optimizer(first, KERAS.trainable_of(model))
         return
     form, error = _form_of(call.arguments), ""
     if form is not None:

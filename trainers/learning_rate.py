@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ringside_core.keras import set_schedule, tf
+from ringside_core.keras import KERAS, tf
 from ringside_core.specs import RefusalError, RunSpec
 
 
@@ -58,4 +58,4 @@ def apply_rule(
         end_learning_rate=scaled,
         power=1.0,
     )
-    set_schedule(optimizer, warm_up)
+    KERAS.set_schedule(optimizer, warm_up)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from backends.base import Backend
-from ringside_core.keras import generator_of, tf
+from ringside_core.keras import KERAS, tf
 from ringside_core.specs import AUTO, RecordInProgress, RefusalError
 from trainers import checkpoint
 from trainers.checkpoint import Position
@@ -77,7 +77,7 @@ def _is_of_parts(layer: Any) -> bool:
         return not getattr(layer, "synchronized", False)
     # A recurrent layer can draw, and most do not.
     asked = getattr(layer, "dropout", 1), getattr(layer, "recurrent_dropout", 0)
-    return generator_of(layer) is not None and any(asked)
+    return KERAS.draws(layer) and any(asked)
 
 
 def _newest(record: RecordInProgress, backend: Backend, run_dir: Path) -> Path | None:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backends.base import Backend
-from ringside_core.keras import raw, tf
+from ringside_core.keras import KERAS, tf
 from ringside_core.specs import LedgerDigest, RefusalError
 from trainers.step import Steps
 
@@ -116,5 +116,5 @@ def put_in(backend: Backend, variables: list[Any], values: Sequence[NDArray[Any]
     with backend.scope():
         for variable, value in zip(variables, values, strict=True):
             here = tf.distribute.get_strategy()
-            first = here.experimental_local_results(raw(variable))[0]
+            first = here.experimental_local_results(KERAS.raw(variable))[0]
             first.assign_add(np.asarray(value, first.dtype.as_numpy_dtype))
