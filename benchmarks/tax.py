@@ -2,6 +2,7 @@
 
     python benchmarks/tax.py
     python benchmarks/tax.py --programs conv --backends serial,horovod --rounds 5
+    python benchmarks/tax.py --programs arrays,tf.image,layers,TFRecord,generator
 
 Each program of benchmarks/programs.py runs by `ringside launch` (benchmarks/through_ringside.py)
 and by hand (benchmarks/by_hand.py). In each round both sides of every arm start, an arm at a time,
@@ -30,7 +31,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.programs import PROGRAMS
+from benchmarks.programs import INPUTS, PROGRAMS
 from benchmarks.starting import start
 from launch import Plan, execute, make_plan
 from launch.children import Children
@@ -64,6 +65,7 @@ BACKENDS = (
 # Under central_storage metrics of Keras 3 are wrong: nothing shows that both sides do the same.
 KERAS_3 = "serial,one_device,mirrored,horovod,horovod:controller=mpi"
 AS_SHIPPED = "horovod,multi_worker_mirrored"
+READERS = "serial,horovod"  # of what is read
 WARM_UP_EPOCHS = 2
 POLL_S = 0.1
 DEADLINE_S = 600.0  # of a script, its pauses left out
@@ -217,12 +219,6 @@ def holds(figure: Figure) -> str:
     return "no" if figure.interval.high < AT_LEAST else "cannot tell"
 
 
-Rounds = Annotated[int, typer.Option(min=1, help="Launches of both sides of each arm.")]
-OrderSeed = Annotated[int, typer.Option(min=0, help="Seed of the order of the runs.")]
-Output = Annotated[Path, typer.Option(help="Where the folder of the results is made.")]
-Smoke = Annotated[bool, typer.Option(help="One launch of one short block; its times say nothing.")]
-
-
 def main(
     *,
     programs: Annotated[str, typer.Option(help=f"Of {', '.join(PROGRAMS)}.")] = "digits,mobilenet",
@@ -233,17 +229,21 @@ def main(
         str, typer.Option(help="Replicas of each backend that can have several.")
     ] = "2",
     keras: Annotated[int, typer.Option(min=2, max=3, help="2: legacy Keras, or 3.")] = 2,
-    rounds: Rounds = 8,
-    order_seed: OrderSeed = 1,
-    output: Output = Path("runs"),
-    smoke: Smoke = False,
+    rounds: Annotated[int, typer.Option(min=1, help="Launches of both sides of each arm.")] = 8,
+    order_seed: Annotated[int, typer.Option(min=0, help="Seed of the order of the runs.")] = 1,
+    output: Annotated[Path, typer.Option(help="Where the folder of the results is made.")] = Path(
+        "runs"
+    ),
+    smoke: Annotated[
+        bool, typer.Option(help="One launch of one short block; its times say nothing.")
+    ] = False,
 ) -> None:
     """Time each backend through Ringside against a hand-written script that does the same."""
     blocks = Blocks(1, 1) if smoke else Blocks()
     specs: dict[str, RunSpec] = {}
     for name in [text.strip() for text in programs.split(",")]:
         specs |= specs_of(name, backends, replicas, keras, blocks)
-    measure(specs, blocks, 1 if smoke else rounds, order_seed, output, "tax")
+    measure(specs, blocks, 1 if smoke else rounds, order_seed, output)
 
 
 def specs_of(
@@ -271,8 +271,9 @@ def specs_of(
     )
     if keras == 3:
         run = run.replace(keras=3, trained_by="loop")
+    usual = KERAS_3 if keras == 3 else BACKENDS
     backends = backends or (
-        AS_SHIPPED if program.as_shipped else KERAS_3 if keras == 3 else BACKENDS
+        AS_SHIPPED if program.as_shipped else READERS if name in INPUTS else usual
     )
     named = [text.strip() for text in backends.split(",")]
     arms = [arm for arm in parse_arms(backends, replicas) if arm.group in named]
@@ -303,7 +304,7 @@ def _checked(label: str, spec: RunSpec) -> RunSpec:
 
 
 def measure(
-    specs: dict[str, RunSpec], blocks: Blocks, rounds: int, seed: int, output: Path, name: str
+    specs: dict[str, RunSpec], blocks: Blocks, rounds: int, seed: int, output: Path
 ) -> None:
     """Launch both sides of each arm so many times, and print the ratios.
 
@@ -311,7 +312,7 @@ def measure(
         typer.Exit: 130: it was interrupted; 1: a side failed, or did other work.
     """
     console = Console(width=None if sys.stdout.isatty() else 120)
-    folder = new_folder(output, f"{name}-{time.strftime('%Y%m%d-%H%M%S')}")
+    folder = new_folder(output, f"tax-{time.strftime('%Y%m%d-%H%M%S')}")
     tax, generator, stopped = Tax(seed, specs), random.Random(seed), False
     try:
         for number in range(rounds):
@@ -319,7 +320,7 @@ def measure(
                 place = folder / "runs" / f"{number:03d}-{file_name(arm)}"
                 with console.status(f"round {number + 1} of {rounds}: {arm}"):
                     _launch(tax, arm, number, blocks, place, generator)
-                write_whole(folder / f"{name}.json", tax.to_json())
+                write_whole(folder / "tax.json", tax.to_json())
             so_far = {arm: ratio(tax.of_arm(arm)).value for arm in specs}
             ratios = ", ".join(f"{arm}: {value:.3f}" for arm, value in so_far.items() if value)
             console.print(f"after round {number + 1}: {ratios}", highlight=False)
@@ -328,7 +329,7 @@ def measure(
     console.print(table(tax))
     for problem in tax.problems:
         console.print(f"[red]problem[/] {problem}", highlight=False)
-    console.print(f"every time: {folder / name}.json", highlight=False)
+    console.print(f"every time: {folder / 'tax.json'}", highlight=False)
     if stopped or tax.problems:
         raise typer.Exit(130 if stopped else 1)
 

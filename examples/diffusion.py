@@ -1,6 +1,6 @@
 """A diffusion model on images without labels, with a moving average of its weights, after keras.io.
 
-ringside verify --workload examples/diffusion.py:workload --backends mirrored,horovod
+ringside verify examples/diffusion.py
 """
 
 from typing import Any
@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from sklearn.datasets import load_digits
 
-from ringside import Workload, tf
+import ringside
+from ringside import tf
 
 layers = tf.keras.layers
 
@@ -61,16 +62,10 @@ class DiffusionModel(tf.keras.Model):
         return {m.name: m.result() for m in self.metrics}
 
 
-def compiled() -> Any:
-    """As its author compiles it."""
+images = (load_digits().images[..., None] / 16).astype(np.float32)
+with ringside.scope():
     model = DiffusionModel()
     model.compile(
         optimizer=tf.keras.optimizers.Adam(1e-3), loss=tf.keras.losses.MeanAbsoluteError()
     )
-    return model
-
-
-def workload() -> Workload:
-    """Images without labels."""
-    images = load_digits().images[..., None].astype(np.float32) / 16
-    return Workload(name="diffusion", model=compiled, train=images)
+ringside.fit(model, images, epochs=3)

@@ -1,6 +1,6 @@
 """A GAN: two networks, two optimizers, after keras.io/guides/customizing_what_happens_in_fit.
 
-ringside verify --workload examples/gan.py:workload --backends mirrored,horovod
+ringside verify examples/gan.py
 """
 
 from typing import Any
@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from sklearn.datasets import load_digits
 
-from ringside import Workload, tf
+import ringside
+from ringside import tf
 
 layers = tf.keras.layers
 
@@ -69,19 +70,12 @@ class GAN(tf.keras.Model):
         return {"d_loss": self.d_loss_tracker.result(), "g_loss": self.g_loss_tracker.result()}
 
 
-def compiled() -> Any:
-    """As its author compiles it."""
+images = (load_digits().data / 16).astype(np.float32)
+with ringside.scope():
     gan = GAN()
     gan.compile(
         d_optimizer=tf.keras.optimizers.Adam(3e-4),
         g_optimizer=tf.keras.optimizers.Adam(3e-4),
         loss_fn=tf.keras.losses.BinaryCrossentropy(from_logits=True),
     )
-    return gan
-
-
-def workload() -> Workload:
-    """Images without labels."""
-    images = load_digits().data / 16
-    dataset = tf.data.Dataset.from_tensor_slices(images.astype(np.float32))
-    return Workload(name="gan", model=compiled, train=dataset.shuffle(1024).batch(64))
+ringside.fit(gan, images, batch_size=64, epochs=3)

@@ -1,6 +1,6 @@
 """A variational autoencoder with a train_step of its own, after keras.io/examples/generative/vae.
 
-ringside verify --workload examples/vae.py:workload --backends mirrored,horovod
+ringside verify examples/vae.py
 """
 
 from typing import Any
@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from sklearn.datasets import load_digits
 
-from ringside import Workload, tf
+import ringside
+from ringside import tf
 
 layers = tf.keras.layers
 
@@ -70,14 +71,8 @@ class VAE(tf.keras.Model):
         }
 
 
-def compiled() -> Any:
-    """As its author compiles it."""
+images = (load_digits().data / 16).astype(np.float32)
+with ringside.scope():
     vae = VAE()
     vae.compile(optimizer=tf.keras.optimizers.Adam(1e-3))
-    return vae
-
-
-def workload() -> Workload:
-    """Images without labels; what is trained is the compiled model."""
-    images = load_digits().data / 16
-    return Workload(name="vae", model=compiled, train=images.astype(np.float32))
+ringside.fit(vae, images, epochs=3)

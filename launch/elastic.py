@@ -31,7 +31,7 @@ class Elastic:
         say: called with a line about each new size.
 
     Raises:
-        RefusalError: the fewest are more than the most, or batches would be others at another size.
+        RefusalError: the fewest are more than the most.
     """
 
     def __init__(
@@ -50,12 +50,6 @@ class Elastic:
                 "--min-replicas may not be more than --replicas.",
                 received=f"--min-replicas {fewest} --replicas {self._most}",
                 advice="Use a smaller --min-replicas.",
-            )
-        if spec.pipeline.shard != "batch":
-            raise RefusalError(
-                "A run that changes its size needs the same batches at every size.",
-                received=f"--min-replicas {fewest} --shard {spec.pipeline.shard}",
-                advice="Use --shard batch.",
             )
         self._fewest = fewest
         self._hosts, self._placement, self._run_dir = hosts, placement, run_dir

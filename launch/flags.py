@@ -24,7 +24,6 @@ from ringside_core.specs.knob import KnobField, knobs, with_values
 from ringside_core.specs.run_spec import Option
 from ringside_core.workloads.registry import (
     DEFAULT,
-    check_modules_beside,
     check_name,
     keras_of,
     must_train_all_fits,
@@ -78,8 +77,6 @@ def spec_from_flags(
         defaults = ready(workload, workload_options, given.get("data_dir"))
         authors_batch = defaults.global_batch
         given = {"global_batch": defaults.global_batch, "epochs": defaults.epochs} | given
-    if "filter" in given:
-        check_modules_beside(given["filter"])
     own = dict(map(parse_option, option or []))
     if surroundings.task is not None and surroundings.task.cluster.ps:
         own.setdefault("servers", str(len(surroundings.task.cluster.ps)))

@@ -12,19 +12,16 @@ from backends import backend_class
 from backends.devices import gpus_for
 from ringside_core.keras import tf
 from ringside_core.specs import RefusalError, backend_options, write_whole
-from ringside_core.workloads.registry import load_workload
 
 
 def availability(request: dict[str, Any]) -> dict[str, Any]:
-    """Look at the machine and at the workload; start nothing.
+    """Look at the machine; start nothing.
 
     Args:
-        request: `arms`: list of {backend, options, replicas on this host}; `workload`: {name,
-            options, data_dir} or None.
+        request: `arms`: list of {backend, options, replicas on this host}.
 
     Returns:
-        `obstacles`: for each arm the reason why it cannot run here, or None; `gpus`: how many;
-        `workload`: the reason why it cannot be trained, or None.
+        `obstacles`: for each arm the reason why it cannot run here, or None; `gpus`: how many.
     """
     obstacles: list[str | None] = []
     for arm in request["arms"]:
@@ -34,27 +31,10 @@ def availability(request: dict[str, Any]) -> dict[str, Any]:
             obstacles.append(backend_class(arm["backend"]).obstacle(options))
         except RefusalError as error:
             obstacles.append(str(error))
-    return {
-        "obstacles": obstacles,
-        "gpus": len(tf.config.list_physical_devices("GPU")),
-        "workload": _workload_obstacle(request["workload"]),
-    }
-
-
-def _workload_obstacle(asked: dict[str, Any] | None) -> str | None:
-    if asked is None:
-        return None
-    try:
-        workload = load_workload(
-            asked["name"], options=asked["options"], data_dir=asked["data_dir"]
-        )
-        workload.compiled()
-    except RefusalError as error:
-        return str(error)
-    return None
+    return {"obstacles": obstacles, "gpus": len(tf.config.list_physical_devices("GPU"))}
 
 
 if __name__ == "__main__":
-    asked, answered = map(Path, sys.argv[1:])  # those of a script will take their place
+    asked, answered = map(Path, sys.argv[1:])
     answer = availability(json.loads(asked.read_text(encoding="utf-8")))
     write_whole(answered, json.dumps(answer))

@@ -184,11 +184,10 @@ def _in_pods(spec: RunSpec) -> RunSpec:
             received=f"{spec.backend} with one replica",
             advice="Use --replicas 2, or --backend serial.",
         )
-    saves = spec.save == "all" and spec.options.passes_per_reduction == 1
     single = spec.capabilities.process_model == "single"
     return spec.replace(
         data_dir=spec.data_dir or f"{FOLDERS['claim']}/data",
-        resume_from=spec.resume_from or (AUTO if saves else None),
+        resume_from=spec.resume_from or (AUTO if spec.save == "all" else None),
         topology=spec.topology if single else Topology(hosts=replicas),
     )
 

@@ -30,7 +30,7 @@ def command(
     console = Console()
     arms = parse_arms(default_backends(), "1")
     with console.status("looking at this machine…"):
-        answer = ask(arms, None)
+        answer = ask(arms)
     table = Table("backend", "here")
     for arm, obstacle in zip(arms, answer["obstacles"], strict=True):
         table.add_row(

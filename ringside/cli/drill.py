@@ -85,7 +85,7 @@ def command(
         arms = tuple(arm for arm in chosen.arms if arm.group != REFERENCE)
         chosen = dataclasses.replace(chosen, arms=arms)
     chosen, start = startable(chosen, launcher, output)
-    saving = {"save": "all", "ledger": "full", "checkpoint_steps": checkpoint_steps}
+    saving = {"save": "all", "checkpoint_steps": checkpoint_steps}
     able, _ = able_here(console, chosen)
     subjects = [Subject(one.arm, one.spec.replace(**saving)) for one in able]
     if not subjects:

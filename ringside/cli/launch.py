@@ -182,8 +182,6 @@ def _tell(execution: Execution) -> None:
     """What the chief's record says of the training."""
     chief = next((record for record in execution.records if record.is_chief), None)
     if chief is not None:
-        for note in chief.input_notes:
-            print(f"data: {note}")
         for number, epoch in enumerate(chief.epochs, start=1):
             rate = epoch.examples / epoch.train_s
             print(epoch_line(number, epoch.train, epoch.validation, rate))

@@ -7,7 +7,7 @@ from typing import Any
 from ringside_core.die_with_parent import answer_of
 from ringside_core.specs import Arm, NotRun, RefusalError, Shared
 from ringside_core.specs.keras_version import KerasVersion, environment_of
-from ringside_core.workloads.registry import script_words
+from ringside_core.workloads.registry import asked_fit, fit_number
 
 LIMIT_S = 300.0
 
@@ -28,19 +28,9 @@ def available(
     Raises:
         RefusalError: the workload cannot be trained under any backend, or no arm can run.
     """
-    workload = {
-        "name": shared.workload,
-        "options": shared.workload_options,
-        "data_dir": shared.data_dir,
-    }
-    answer = ask(
-        arms,
-        None if script_words(shared.workload) else workload,  # a script was run up to its fit
-        shared.keras,
-        elsewhere=elsewhere,
-    )
-    if answer["workload"] is not None:
-        raise RefusalError(answer["workload"])
+    which = fit_number(shared.workload, shared.workload_options)
+    asked_fit(shared.workload, json.dumps([which, shared.workload_options, shared.data_dir]))
+    answer = ask(arms, shared.keras, elsewhere=elsewhere)
     able, unable = [], []
     for arm, obstacle in zip(arms, answer["obstacles"], strict=True):
         if obstacle is None:
@@ -57,7 +47,6 @@ def available(
 
 def ask(
     arms: tuple[Arm, ...],
-    workload: dict[str, Any] | None,
     keras: KerasVersion = 2,
     *,
     elsewhere: bool = False,
@@ -76,7 +65,6 @@ def ask(
             }
             for arm in arms
         ],
-        "workload": workload,
     }
     return asked_of("trainers.availability", json.dumps(request), keras)
 

@@ -236,7 +236,5 @@ def circumstances(shared: Shared) -> Circumstances:
 
 def _names_relative_files(shared: Shared) -> bool:
     """Whether a file name is relative to the working directory."""
-    files = [own_file(name) for name in (shared.workload, shared.pipeline.filter or "")]
-    if any(file is not None and not Path(file).is_absolute() for file in files):
-        return True
-    return shared.data_dir is not None and not Path(shared.data_dir).is_absolute()
+    files = filter(None, (own_file(shared.workload), shared.data_dir))
+    return not all(Path(file).is_absolute() for file in files)

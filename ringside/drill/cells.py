@@ -22,8 +22,7 @@ class Cell(Noun):
             went on.
         back_s: from the fault to the first update beyond it that lasted; None: there was none.
         again: updates before the fault that were made once more; None: as `back_s`.
-        missed, repeated: examples that were fed less often, or more often, than in the run without
-            a fault.
+        other_rows: epochs that were trained on other rows than in the run without a fault.
         deviation: largest difference of a weight or an optimizer variable at the end, as a share of
             the largest number of its array; None: there is nothing to compare.
         exact: whether there is one right result: not where updates are asynchronous.
@@ -36,8 +35,7 @@ class Cell(Noun):
     noticed_s: NonNegativeFloat | None = None
     back_s: NonNegativeFloat | None = None
     again: int | None = None
-    missed: NonNegativeInt = 0
-    repeated: NonNegativeInt = 0
+    other_rows: NonNegativeInt = 0
     deviation: NonNegativeFloat | None = None
     exact: bool = True
 
@@ -45,7 +43,7 @@ class Cell(Noun):
         """Whether the run ended as one without a fault does."""
         if self.obstacle:
             return not self.outcomes  # a run that ended before its fault says nothing
-        if not (self.outcomes and self.outcomes[-1].completed) or self.missed or self.repeated:
+        if not (self.outcomes and self.outcomes[-1].completed) or self.other_rows:
             return False
         if self.deviation is None:  # weights are missing, or no numbers
             return False
@@ -60,9 +58,11 @@ class Drill(Document):
         deadline_s: seconds without a step after which a run counted as hung.
         tolerance: the largest deviation that is none.
         struck_after: the updates after which the faults were made, by arm.
+
+    Schema history: 1 first version. 2 rows by epoch, in cells; no ids of examples.
     """
 
-    SCHEMA_VERSION: ClassVar[int] = 1
+    SCHEMA_VERSION: ClassVar[int] = 2
 
     spec: RunSpec
     deadline_s: NonNegativeFloat

@@ -29,7 +29,7 @@ def drill(
     """Make every fault in every arm, one after the other.
 
     Args:
-        subjects: arms, with runs that save and write their ledger in full.
+        subjects: arms, with runs that save.
         faults: names.
         folder: of the drill; new.
         start: where and by which launcher.

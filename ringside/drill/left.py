@@ -1,6 +1,5 @@
-"""What a run has left in its folder, beside what another one has: its ledger and checkpoint."""
+"""What a run has left in its folder, beside what another one has: records and checkpoint."""
 
-from collections import Counter
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -9,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ringside_core.archives import read_arrays
+from ringside_core.specs import LedgerDigest, RunRecord
 
 CHECKPOINT = "checkpoint.npz"
 
@@ -19,17 +19,16 @@ def fits_of(run_dir: Path) -> list[Path]:
     return [run_dir, *later]
 
 
-def unlike(run_dir: Path, whole: Path) -> tuple[int, int]:
-    """(missed, repeated): examples that were fed less, or more often than in the whole run.
+def unlike(run_dir: Path, whole: Path) -> int:
+    """Epochs of the last attempt that were trained on other rows than in the whole run.
 
-    They are counted epoch by epoch.
+    A begun epoch counts as a whole: a checkpoint holds the hash of its rows.
     """
-    missed = repeated = 0
-    for file in sorted(whole.glob("ledger/*.npz")) + sorted(whole.glob("fit-*/ledger/*.npz")):
-        wanted, found = _fed(file), _fed(run_dir / file.relative_to(whole))
-        missed += (wanted - found).total()
-        repeated += (found - wanted).total()
-    return missed, repeated
+    found = 0
+    for one in fits_of(whole):
+        wanted, fed = _fed(one), _fed(run_dir / one.relative_to(whole))
+        found += sum(a != b for a, b in zip(wanted[-len(fed) :], fed, strict=False))
+    return found
 
 
 def deviation(run_dir: Path, whole: Path) -> float | None:
@@ -61,8 +60,9 @@ def _share(found: NDArray[Any], wanted: NDArray[Any]) -> float:
     return float(np.abs(found - wanted).max(initial=0.0)) / scale
 
 
-def _fed(file: Path) -> Counter[int]:
-    if not file.exists():
-        return Counter()
-    ids = read_arrays(file)["fed"].ravel()
-    return Counter(ids[ids >= 0].tolist())
+def _fed(run_dir: Path) -> list[LedgerDigest | None]:
+    """The rows of each epoch; empty: its chief did not complete."""
+    files = (run_dir / "records").glob("*.json")
+    records = [RunRecord.from_json(file.read_text(), origin=file.name) for file in files]
+    chief = next((one for one in records if one.is_chief and one.outcome.completed), None)
+    return [] if chief is None else [epoch.ledger for epoch in chief.epochs]

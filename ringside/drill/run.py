@@ -35,7 +35,7 @@ class Run:
     """One run of an arm, under a supervisor of its own.
 
     Args:
-        subject: the arm, with a run that saves and writes its ledger in full.
+        subject: the arm, with a run that saves.
         fault: its name; empty: none.
         folder: of the run; new.
         start: where and by which launcher.
@@ -102,11 +102,9 @@ class Run:
             except (ProcessLookupError, RefusalError) as error:
                 gone = Outcome(kind="failed", reason="what was to be struck had gone")
                 return cell.replace(obstacle=str(error), outcomes=(gone,))
-            missed, repeated = unlike(self.folder, whole)
             return cell.replace(
                 outcomes=tuple(one.outcome for one in self._ended()),
-                missed=missed,
-                repeated=repeated,
+                other_rows=unlike(self.folder, whole),
                 deviation=deviation(self.folder, whole),
             )
 

@@ -2,13 +2,13 @@
 
 from ringside.drill.cells import Cell
 
-COLUMNS = ("fault", "ended", "noticed", "back", "again", "examples", "weights")
+COLUMNS = ("fault", "ended", "noticed", "back", "again", "rows", "weights")
 MEANING = {
     "ended": "how the attempt ended; and how the run did, if it was not completed",
     "noticed": "seconds until every process of that attempt was gone; –: the attempt went on",
     "back": "seconds until the first update beyond the fault",
     "again": "updates before the fault that were made once more",
-    "examples": "missed or repeated, epoch by epoch, against the run without a fault",
+    "rows": "epochs of the last attempt with other rows than in the run without a fault",
     "weights": "largest difference from the run without a fault; async: there is no right result",
 }
 
@@ -23,7 +23,7 @@ def row_of(cell: Cell) -> tuple[str, ...]:
         _seconds(cell.noticed_s),
         _seconds(cell.back_s),
         "–" if cell.again is None else str(cell.again),
-        _examples(cell),
+        str(cell.other_rows) if cell.other_rows else "same",
         _weights(cell),
     )
 
@@ -39,12 +39,6 @@ def _ended(cell: Cell) -> str:
 
 def _seconds(value: float | None) -> str:
     return "–" if value is None else f"{value:.1f} s"
-
-
-def _examples(cell: Cell) -> str:
-    wrong = {"missed": cell.missed, "repeated": cell.repeated}
-    told = ", ".join(f"{count} {name}" for name, count in wrong.items() if count)
-    return told or "each once"
 
 
 def _weights(cell: Cell) -> str:

@@ -26,7 +26,7 @@ def render_csv(summary: Summary) -> str:
 def _run_row(row: RunRow, summary: Summary, why_not_comparable: str) -> dict[str, object]:
     run, spec = row.run, row.run.spec
     arm = ("group", "backend", "replicas", "twin_of", "tuned_from", "ablation")
-    ran = ("workload", "global_batch", "epochs", "precision", "policy", "trained_by")
+    ran = ("workload", "global_batch", "epochs", "precision", "policy", "keras")
     missing = [f"{name}: {one.reason}" for name, one in row.figures.items() if one.value is None]
     return {
         "position": run.position,
@@ -34,7 +34,6 @@ def _run_row(row: RunRow, summary: Summary, why_not_comparable: str) -> dict[str
         "arm": row.arm.label,
         **{name: getattr(row.arm, name) for name in arm},
         **{name: getattr(spec, name) for name in ran},
-        "keras": f"{spec.keras} as shipped" if spec.as_shipped else spec.keras,
         "seed": spec.seed,
         "run_name": spec.run_name,
         "outcome": run.outcome.kind,
@@ -45,7 +44,7 @@ def _run_row(row: RunRow, summary: Summary, why_not_comparable: str) -> dict[str
         **{name: figure.value for name, figure in row.figures.items()},
         "quality_metric": summary.quality_metric,
         "quality_target": summary.quality_target,
-        "each_example_once": row.each_example_once,
+        "same_rows": row.same_rows,
         "replicas_equal": row.replicas_equal,
         "comparable": "no" if why_not_comparable else "yes",
         "not_comparable_because": why_not_comparable,

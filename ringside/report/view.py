@@ -128,12 +128,11 @@ def _lead(comparison: Comparison, summary: Summary) -> str:
     return (
         f"{'No arm is comparable, so no arm is ranked. ' if nobody else ''}"
         f"{spec.workload}, {size}, {plural(spec.epochs, 'epoch')}, "
-        f"{spec.precision}{_KERAS[shared.keras]}{_TRAINED[shared.trained_by]}. {what} on {where}."
+        f"{spec.precision}{_KERAS[shared.keras]}. {what} on {where}."
     )
 
 
 _KERAS = {2: "", 3: ", Keras 3"}
-_TRAINED = {"fit": "", "loop": ", trained by a written-out loop"}
 
 
 def _not_run_section(comparison: Comparison) -> Iterator[Section]:

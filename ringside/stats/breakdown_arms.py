@@ -66,8 +66,7 @@ def roles_of(arm: Arm, batch: int) -> Mapping[Role, Arm]:
     several = arm.replicas > 1
     serial = _bare(REFERENCE, arm.settings)
     roles: dict[Role, Arm] = {}
-    # As shipped, Keras' own optimizer reduces, and nobody can take that out.
-    if several and arm.capabilities.synchronous and not arm.settings.as_shipped:
+    if several and arm.capabilities.synchronous:
         roles["no_reduction"] = _without(arm, "no_reduction", "without reduction")
     if several:
         roles["independent"] = _independent(arm)

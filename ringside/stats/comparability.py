@@ -177,14 +177,14 @@ def certificates_by_arm(comparison: Comparison) -> dict[str, Certificate]:
 
 
 def why_not_comparable(
-    certificate: Certificate | None, runs: Sequence[Run], each_example_once: Answer
+    certificate: Certificate | None, runs: Sequence[Run], same_rows: Answer
 ) -> str:
     """Why an arm must not be ranked, in one sentence; empty: it may be.
 
     Args:
         certificate: of the arm.
         runs: of the arm, all of them.
-        each_example_once: over its completed runs.
+        same_rows: over its completed runs.
     """
     if certificate is None:
         return NOT_VERIFIED
@@ -193,11 +193,11 @@ def why_not_comparable(
     for run in runs:
         if why_not := _of_another_run(certificate, run):
             return why_not
-    if each_example_once == "no":
-        return "it was not fed the examples that were due, each once in every epoch"
+    if same_rows == "no":
+        return "it was not fed the rows, in the order, that the other arms were"
     completed = [run for run in runs if run.outcome.completed]
-    if completed and each_example_once == "unknown":
-        return "nobody kept count of which examples were fed"
+    if completed and same_rows == "unknown":
+        return "which rows it was fed was not recorded"
     if any(replicas_equal(run) == "no" for run in completed):
         return "the replicas end with different weights"
     return ""
@@ -223,10 +223,4 @@ def _of_another_run(certificate: Certificate, run: Run) -> str:
             if what == PROCESSOR:
                 return f"it was verified on {before}, and ran on {now}"
             return f"it was verified with {what} {before}, and ran with {now}"
-        digests = {certificate.data_digest, record.data_digest}
-        if "" not in digests and len(digests) > 1:  # a stream of unknown content has none
-            return (
-                f"it was verified with the data {certificate.data_digest[:HASH_DIGITS]}, "
-                f"and trained on {record.data_digest[:HASH_DIGITS]}"
-            )
     return ""

@@ -19,7 +19,7 @@ SIGNIFICANCE = 0.01
 ROUNDING = 1e-12
 NO_NOISE = 1e-9  # between logarithms of times
 SHORTEST_S = 1e-6  # two steps of an asynchronous run may end together; 0 has no logarithm
-MARKED = 4  # executions at the beginning of a block, beside those whose input was prefetched
+MARKED = 6  # executions at the beginning of a block; of two the input was prefetched
 NEEDS_TWO_EPOCHS = "needs at least 2 epochs"
 
 
@@ -162,8 +162,7 @@ def marked_executions(spec: RunSpec) -> int:
     Caches are cold after the freeze, and the pipelines had filled their buffers before it. In an
     asynchronous run an execution is one worker's, and each worker has buffers of its own.
     """
-    each = MARKED + spec.pipeline.prefetch
-    return each if spec.capabilities.synchronous else each * spec.topology.num_replicas
+    return MARKED if spec.capabilities.synchronous else MARKED * spec.topology.num_replicas
 
 
 def timeline(run: Run) -> Timeline:

@@ -12,7 +12,7 @@ from ringside.stats.comparability import (
 )
 from ringside.stats.contenders import judge
 from ringside.stats.epoch_losses import Losses, held_losses
-from ringside.stats.evidence import Answer, examples_once, replicas_equal, worst
+from ringside.stats.evidence import Answer, replicas_equal, same_rows, worst
 from ringside.stats.figure import Figure, Interval, Spread, geometric_mean_with_interval, spread_of
 from ringside.stats.looks import level
 from ringside.stats.rounds import RoundsUsed, rounds_used, why_untrusted
@@ -45,7 +45,7 @@ class RunRow:
     arm: Arm
     run: Run
     figures: Mapping[str, Figure]
-    each_example_once: Answer
+    same_rows: Answer
     replicas_equal: Answer
     used: bool = True
 
@@ -67,7 +67,7 @@ class ArmRow:
     against_group: Efficiency  # efficiency against the same group at one replica
     against_serial: Efficiency  # efficiency against the arm without distribution
     of_ceiling: Efficiency  # X(N) ÷ X of N independent replicas
-    each_example_once: Answer
+    same_rows: Answer
     replicas_equal: Answer
     not_comparable_because: str  # why the arm must not be ranked; empty: it may be
     certificate: Certificate | None
@@ -257,19 +257,19 @@ def _quality_target(runs: Sequence[Run]) -> tuple[str, float | None]:
 def _run_rows(
     comparison: Comparison, arms: Mapping[str, Arm], rounds: RoundsUsed
 ) -> tuple[RunRow, ...]:
-    """Every run. Diagnostic runs are fed otherwise, so their examples are compared apart."""
+    """Every run. Diagnostic runs are fed otherwise, so their rows are compared apart."""
     ordered = sorted(comparison.runs, key=lambda run: run.position)
-    once: dict[int, Answer] = {}
+    fed: dict[int, Answer] = {}
     for diagnostic in (False, True):
         of_kind = [run for run in ordered if arms[run.arm].for_breakdown == diagnostic]
-        answers = examples_once(of_kind)
-        once |= {id(run): answer for run, answer in zip(of_kind, answers, strict=True)}
+        answers = same_rows(of_kind)
+        fed |= {id(run): answer for run, answer in zip(of_kind, answers, strict=True)}
     return tuple(
         RunRow(
             arm=arms[run.arm],
             run=run,
             figures=run_figures(run),
-            each_example_once=once[id(run)],
+            same_rows=fed[id(run)],
             replicas_equal=replicas_equal(run) if run.outcome.completed else "unknown",
             used=run.round in rounds.used,
         )
@@ -284,12 +284,12 @@ def _arm_row(
     own = [row for row in rows if row.arm == arm]
     completed = [row for row in own if row.run.outcome.completed]
     counted = [row.figures for row in completed if row.used]
-    once = worst([row.each_example_once for row in completed])
+    fed = worst([row.same_rows for row in completed])
     runs = [row.run for row in own]
     mean = geometric_mean_with_interval([one.value for one in _samples(arm, rows)])
     nothing = Efficiency(None)
     lost = [run for run in runs if not run.outcome.completed]
-    why_not = FOR_BREAKDOWN if arm.for_breakdown else why_not_comparable(certificate, runs, once)
+    why_not = FOR_BREAKDOWN if arm.for_breakdown else why_not_comparable(certificate, runs, fed)
     return ArmRow(
         arm=arm,
         started=len(own),
@@ -300,7 +300,7 @@ def _arm_row(
         against_group=nothing,
         against_serial=nothing,
         of_ceiling=nothing,
-        each_example_once=once,
+        same_rows=fed,
         replicas_equal=worst([row.replicas_equal for row in completed]),
         not_comparable_because=why_not,
         certificate=None if arm.for_breakdown else certificate,

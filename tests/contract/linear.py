@@ -24,7 +24,7 @@ def linear() -> Workload:
     return Workload(
         name="linear",
         model=_model,
-        train=data(NUM_TRAIN, 0),
+        train=tf.data.Dataset.from_tensor_slices(data(NUM_TRAIN, 0)).batch(GLOBAL_BATCH),
         validation=data(NUM_VALIDATION, 1),
         loss=tf.keras.losses.MeanSquaredError(),
         optimizer=lambda: tf.keras.optimizers.SGD(LEARNING_RATE),

@@ -98,7 +98,7 @@ def typed_in_every_task(
 
 
 def test_horovodrun_four_ranks(tmp_path: Path) -> None:
-    """`horovodrun -np 4 python train.py`: four ranks, each example once, one set of weights."""
+    """`horovodrun -np 4 python train.py`: four ranks, each row once, one set of weights."""
     done = typed("horovodrun", "-np", "4", "python", "train.py", *BRIEF, "--run-dir", str(tmp_path))
 
     assert done.returncode == 0, done.stderr
@@ -106,7 +106,6 @@ def test_horovodrun_four_ranks(tmp_path: Path) -> None:
     assert sorted(records) == ["rank-0", "rank-1", "rank-2", "rank-3"]
     assert {r.spec.backend for r in records.values()} == {"horovod"}
     assert {r.epochs[0].examples for r in records.values()} == {1437}
-    assert {r.epochs[0].validation_examples for r in records.values()} == {360}
     assert len({r.final_digest for r in records.values()}) == 1
 
 

@@ -31,7 +31,7 @@ def ran(*words: str) -> str:
             "tax.py --programs mobilenet",
             ["mobilenet, horovod ×2", "mobilenet, multi_worker_mirrored ×2"],
         ),
-        ("input.py --inputs TFRecord,generator", ["TFRecord, serial ×1", "generator, horovod ×2"]),
+        ("tax.py --programs TFRecord,generator", ["TFRecord, serial ×1", "generator, horovod ×2"]),
     ],
 )
 def test_ringside_against_a_script_by_hand(words: str, arms: list[str], tmp_path: Path) -> None:

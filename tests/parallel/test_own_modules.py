@@ -6,11 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from launch.flags import spec_from_flags
 from ringside.compare.available_arms import ask
-from ringside.verify.processes import run_request
-from ringside.verify.request import Case, Request
-from ringside_core.specs import Arm, RunRecord, Surroundings, backend_options
+from ringside_core.specs import Arm, RunRecord, backend_options
 from tests.parallel.test_as_typed import LIMIT_S, activated
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -152,21 +149,12 @@ def test_launched_over_a_hostfile(project: Path, elsewhere: Path, tmp_path: Path
 
 
 @pytest.mark.nightly
-def test_verified(
-    project: Path, elsewhere: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What `ringside verify` starts: train.py looks at the workload, and trains it."""
-    monkeypatch.chdir(elsewhere)
-    monkeypatch.setenv("PYTHONPATH", environment(project)["PYTHONPATH"])
-    spec = spec_from_flags(
-        Surroundings(), workload=f"{project}/own.py:build", global_batch=4, save="record"
-    )
-    request = Request(cases=(Case(name="own", spec=spec, steps=4),))
-
-    watched = run_request(request, spec, tmp_path / "run")
-
-    assert watched.obstacle == ""
-    assert list(watched.traces["own"]) == ["rank-0"]
+def test_verified(project: Path, elsewhere: Path, tmp_path: Path) -> None:
+    """What `ringside verify` starts trains the workload."""
+    started(
+        "ringside", "verify", f"{project}/own.py:build", "--backends", "serial", "--steps", "4",
+        "--global-batch", "4", "--output", str(tmp_path), cwd=elsewhere, project=project,
+    )  # fmt: skip
 
 
 def test_the_look_at_a_workload_takes_ringsides_trainers(
@@ -187,7 +175,6 @@ def test_the_look_at_a_workload_takes_ringsides_trainers(
                 replicas=1,
             ),
         ),
-        None,
     )
 
     assert answer["obstacles"] == [None]

@@ -98,13 +98,6 @@ def _what_was_computed(arms: Sequence[ArmRow]) -> Iterator[Caveat]:
             "See the reason below the results; `ringside verify --explain` shows the first "
             "difference.",
         )
-    for row in arms:
-        if (passes := row.arm.options.passes_per_reduction) > 1:
-            yield Caveat(
-                f"{row.arm.label}: one update takes {passes} batches, in the other arms it takes "
-                "one: not comparable.",
-                "Leave backward_passes_per_step at 1, or set it for all arms.",
-            )
 
 
 def _chance(comparison: Comparison, summary: Summary) -> Iterator[Caveat]:

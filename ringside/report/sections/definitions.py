@@ -147,11 +147,9 @@ trial, tuned: Before the rounds each arm gets the same number of trials, one run
 different settings. The fastest settings become a tuned arm, which is certified and measured like
 any other. The numbers of the trials are those of single runs.
 
-each example once: yes: in every epoch of every completed run each of the ids 0…n−1 was fed exactly
-once (count, sum and 64-bit hash), and no other run was fed more. no: some were left out or fed
-twice. unknown: no ledger was kept. Of a script, whose rows have no ids: yes: in every epoch the run
-was fed the same rows in the same order (number and 64-bit hash) as most runs of its round. no: it
-was fed others. one run: no other run of the round is there to compare.
+same rows: yes: in every epoch the run was fed the same rows in the same order (number and 64-bit
+hash) as most runs of its round. no: other rows, or in another order. one run: no other run of the
+round is there to compare. unknown: no ledger was kept.
 
 replicas equal: Whether all replicas of a synchronous run end with trainable weights that are equal
 to the last bit; the run itself compares them. If a weight differs by more than 1/1000 of what it

@@ -244,12 +244,12 @@ def proof_section(comparison: Comparison, summary: Summary, proof: Proof) -> Sec
 
 def evidence_table(summary: Summary) -> Table:
     """What the records of the timed runs prove."""
-    columns = heads("<Arm | Completed (of runs started) | <Each example once | <Replicas equal")
+    columns = heads("<Arm | Completed (of runs started) | <Same rows | <Replicas equal")
     rows = tuple(
         (
             Cell(row.arm.label),
             Cell(f"{row.completed} of {row.started}", bad=row.completed < row.started),
-            Cell(row.each_example_once, bad=row.each_example_once == "no"),
+            Cell(row.same_rows, bad=row.same_rows == "no"),
             Cell(row.replicas_equal, bad=row.replicas_equal == "no"),
         )
         for row in summary.arms

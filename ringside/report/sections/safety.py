@@ -20,7 +20,7 @@ def safety_section(folder: Path | None) -> Iterator[Section]:
     drill = Drill.from_json((folder / RESULT).read_text(encoding="utf-8"), origin=RESULT)
     made = [cell for cell in drill.cells if not cell.obstacle]
     lost = [cell for cell in made if not cell.lost_nothing(drill.tolerance)]
-    told = "no run lost an example, or ended with other weights where one result is right."
+    told = "no run was fed other rows, or ended with other weights where one result is right."
     if lost:
         named = ", ".join(f"{cell.fault} under {cell.arm}" for cell in lost)
         told = f"{len(lost)} of them cost a run something: {named}."

@@ -20,9 +20,17 @@ from ringside.drill.left import CHECKPOINT, deviation, unlike
 from ringside.drill.outside import damage, process_of, processes_of
 from ringside.drill.table import COLUMNS, row_of
 from ringside_core.archives import read_arrays
-from ringside_core.specs import THIS_MACHINE, Host, Outcome, Placement, RefusalError, RunSpec
+from ringside_core.specs import (
+    THIS_MACHINE,
+    Host,
+    LedgerDigest,
+    Outcome,
+    Placement,
+    RefusalError,
+    RunSpec,
+)
 from tests.unit.report.bout import bout
-from tests.unit.stats.factory import spec_of
+from tests.unit.stats.factory import epoch, record, spec_of
 
 LOST = Outcome(kind="failed", reason="rank-1 was killed", error_class="ProcessDied")
 DONE = Outcome(kind="completed")
@@ -97,34 +105,36 @@ def test_a_run_that_is_too_short_is_refused() -> None:
         between_checkpoints(spec, 3, 1)
 
 
-def left_by(folder: Path, fed: list[list[int]], weight: float) -> Path:
-    """What a run leaves: an epoch's ledger for each list, and a checkpoint."""
-    (folder / "ledger").mkdir(parents=True)
-    for number, ids in enumerate(fed, start=1):
-        np.savez(folder / "ledger" / f"epoch-{number:04d}.npz", fed=np.array(ids))
+def left_by(folder: Path, fed: str, weight: float, outcome: Outcome = DONE) -> Path:
+    """What a run leaves: a record with an epoch for each hash of its rows, and a checkpoint."""
+    (folder / "records").mkdir(parents=True)
+    ledgers = [LedgerDigest(count=4, id_sum=0, id_hash=one, of_rows=True) for one in fed]
+    made = record(spec_of("serial"), [epoch(1.0, ledger=one) for one in ledgers], outcome=outcome)
+    (folder / "records" / "rank-0.json").write_text(made.to_json())
     np.savez(folder / CHECKPOINT, a=np.array([weight, 4.0]), b=np.array([0.0]), n=np.array([7]))
     return folder
 
 
-def test_examples_are_counted_epoch_by_epoch(tmp_path: Path) -> None:
-    """An example too few in one epoch is not made good by one too many in the next."""
-    whole = left_by(tmp_path / "whole", [[0, 1, 2, -1], [2, 1, 0, -1]], 1.0)
-    same = left_by(tmp_path / "same", [[2, 1, 0, -2], [0, 1, 2, -1]], 1.0)
-    other = left_by(tmp_path / "other", [[0, 1, -1, -1], [2, 2, 1, 0]], 1.0)
-    short = left_by(tmp_path / "short", [[0, 1, 2, -1]], 1.0)
+@pytest.mark.parametrize(
+    ("fed", "outcome", "others"),
+    [("abc", DONE, 0), ("bc", DONE, 0), ("adc", DONE, 1), ("cb", DONE, 2), ("d", LOST, 0)],
+)
+def test_rows_are_compared_epoch_by_epoch(
+    fed: str, outcome: Outcome, others: int, tmp_path: Path
+) -> None:
+    """The record of the last attempt has the last epochs; one that failed is judged by that."""
+    whole = left_by(tmp_path / "whole", "abc", 1.0)
 
-    assert unlike(same, whole) == (0, 0)
-    assert unlike(other, whole) == (1, 1)
-    assert unlike(short, whole) == (3, 0)
+    assert unlike(left_by(tmp_path / "run", fed, 1.0, outcome), whole) == others
 
 
 def test_weights_are_compared_as_a_share_of_their_array(tmp_path: Path) -> None:
     """What is no number, or not there, is not 0."""
     whole = left_by(tmp_path / "whole", [], 1.0)
 
-    assert deviation(left_by(tmp_path / "same", [], 1.0), whole) == 0.0
-    assert deviation(left_by(tmp_path / "off", [], 1.5), whole) == 0.5 / 4
-    assert deviation(left_by(tmp_path / "nan", [], float("nan")), whole) is None
+    assert deviation(left_by(tmp_path / "same", "", 1.0), whole) == 0.0
+    assert deviation(left_by(tmp_path / "off", "", 1.5), whole) == 0.5 / 4
+    assert deviation(left_by(tmp_path / "nan", "", float("nan")), whole) is None
     assert deviation(tmp_path / "nothing", whole) is None
 
 
@@ -194,7 +204,7 @@ def test_a_comparison_of_another_program_is_refused(
 
 
 def test_a_run_lost_nothing_if_it_ended_as_the_whole_one() -> None:
-    """Outcome, examples and weights; asynchronous updates have no right weights."""
+    """Outcome, rows and weights; asynchronous updates have no right weights."""
     good = Cell(
         arm="horovod ×2", fault="nan", outcomes=(LOST, DONE), noticed_s=1, back_s=9, again=2,
         deviation=1e-14,
@@ -206,8 +216,7 @@ def test_a_run_lost_nothing_if_it_ended_as_the_whole_one() -> None:
     for change in (
         {"outcomes": (LOST,)},
         {"outcomes": ()},
-        {"missed": 1},
-        {"repeated": 1},
+        {"other_rows": 1},
         {"deviation": 1e-9},
         {"deviation": None},
         {"deviation": None, "exact": False},  # weights that are no numbers
@@ -221,17 +230,19 @@ def test_a_cell_in_words() -> None:
         arm="horovod ×2", fault="nan", outcomes=(LOST, DONE), noticed_s=1, back_s=9, again=2,
         deviation=1e-14,
     )  # fmt: skip
-    lost = good.replace(outcomes=(LOST, LOST), back_s=None, again=None, missed=3, deviation=None)
+    lost = good.replace(
+        outcomes=(LOST, LOST), back_s=None, again=None, other_rows=3, deviation=None
+    )
     absent = Cell(arm="horovod ×2", fault="server-killed", obstacle="it has no server")
 
-    assert row_of(good) == ("nan", "failed", "1.0 s", "9.0 s", "2", "each once", "1e-14")
+    assert row_of(good) == ("nan", "failed", "1.0 s", "9.0 s", "2", "same", "1e-14")
     assert row_of(lost) == (
         "nan",
         "failed, then failed",
         "1.0 s",
         "–",
         "–",
-        "3 missed",
+        "3",
         "nothing left",
     )
     assert row_of(absent)[:2] == ("server-killed", "not made: it has no server")

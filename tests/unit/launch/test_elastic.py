@@ -221,15 +221,6 @@ def test_a_host_that_does_not_let_a_run_start_is_looked_at_less_often(
     assert pauses[-1] >= 32 * 0.02
 
 
-def test_batches_that_depend_on_the_number_of_readers_are_refused(network: Network) -> None:
-    """A checkpoint within an epoch would not go on at another size."""
-    spec = spec_of("horovod", 6)
-    spec = spec.replace(pipeline=spec.pipeline.replace(shard="data", cache=False))
-
-    with pytest.raises(RefusalError, match="--shard data"):
-        network.elastic(spec, 2)
-
-
 def test_a_size_that_does_not_divide_the_batch_says_so(network: Network) -> None:
     """There are slots, and no host to mend."""
     network.listed = ["a", "b"]

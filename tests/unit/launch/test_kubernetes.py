@@ -97,6 +97,7 @@ def test_a_task_reads_the_tf_config_of_the_operator() -> None:
 def test_a_long_name_is_shortened(printed: Callable[[str], str]) -> None:
     """The hash at its end tells two runs apart; a host name has room behind it."""
     flags = f"--backend horovod --replicas 2 --image i --workload w/{'my_long-name' * 9}.py:f"
+    flags += " --global-batch 48 --epochs 3"  # the file is in the image only
 
     names = {
         next(yaml.safe_load_all(printed(f"{flags} --seed {seed}")))["metadata"]["name"]

@@ -1,5 +1,6 @@
 """A script in the place of a workload: how it is named on the command line, without TensorFlow."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,11 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A script in the working folder, which asks for batches of 6 and 4 epochs."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text("")
-    monkeypatch.setattr(
-        registry, "fit_of_script", lambda script, fit: {"global_batch": 6 * fit, "epochs": 4}
-    )
+
+    def asked(name: str, which: str) -> dict[str, int]:
+        return {"global_batch": 6 * json.loads(which)[0], "epochs": 4}
+
+    monkeypatch.setattr(registry, "asked_fit", asked)
     return "mine.py"
 
 

@@ -19,7 +19,7 @@ SAFE = Cell(
     arm="horovod ×2", fault="rank-killed", outcomes=(KILLED, DONE), noticed_s=1.5, back_s=9,
     again=1, deviation=0.0,
 )  # fmt: skip
-LOST = SAFE.replace(fault="nan", outcomes=(KILLED, KILLED), missed=2, deviation=None)
+LOST = SAFE.replace(fault="nan", outcomes=(KILLED, KILLED), other_rows=2, deviation=None)
 ABSENT = Cell(arm="horovod ×2", fault="server-killed", obstacle="it has no server")
 
 
@@ -46,7 +46,7 @@ def test_faults_that_cost_nothing(tmp_path: Path) -> None:
     """What could not be made counts for neither side."""
     (section,) = safety_section(kept(tmp_path, SAFE, ABSENT))
 
-    assert section.answer.startswith("1 fault was made; no run lost")
+    assert section.answer.startswith("1 fault was made; no run was")
     (table,) = (one for one in section.blocks if isinstance(one, Table))
     assert [cell.main for cell in table.rows[0]][:4] == ["rank-killed", "failed", "1.5 s", "9.0 s"]
     assert not any(cell.bad for row in table.rows for cell in row)

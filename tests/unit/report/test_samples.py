@@ -100,7 +100,7 @@ def test_trials_are_samples_too() -> None:
 
 def test_of_a_live_run_what_counts_is_what_its_throughput_is_made_of() -> None:
     """Not the beginning of a block, and not the warm-up; the slowest process has the time."""
-    run = live_run(prefetch=2)
+    run = live_run()
 
     rows = table(comparison_of([arm_of("horovod", 2)], [run]))
     updates: defaultdict[str, int] = defaultdict(int)

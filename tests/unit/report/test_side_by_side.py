@@ -295,21 +295,6 @@ def test_unlike_experiments_are_never_mixed(
     assert words in str(refused.value)
 
 
-def test_other_data_are_refused() -> None:
-    """The same workload with other content."""
-    others = tuple(
-        run.replace(records=tuple(one.replace(data_digest="f" * 64) for one in run.records))
-        for run in small().runs
-    )
-    first = tuple(
-        run.replace(records=tuple(one.replace(data_digest="a" * 64) for one in run.records))
-        for run in small().runs
-    )
-
-    with pytest.raises(RefusalError, match="digests of the training data"):
-        side_by_side(small().replace(runs=first), small().replace(runs=others))
-
-
 def test_the_command_writes_both_pages_and_no_failure(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -253,18 +253,6 @@ def test_unequal_threads_of_either_kind_are_a_caveat() -> None:
     assert "number of TensorFlow's threads" in text({**wide, "intra_op_threads": 1})
 
 
-def test_accumulated_passes_are_a_caveat() -> None:
-    """An update from k passes differs from an update from one."""
-    arm = arm_of("horovod", 2, backward_passes_per_step=3)
-    made = spec_of("horovod", 2, options=arm.options)
-    run = run_of(arm, [record(made, [epoch(1.0), epoch(1.0)], rank) for rank in range(2)])
-
-    text = told(view_of(comparison_of([arm], [run])).caveats)
-
-    assert f"{arm.label}: one update takes 3 batches" in text
-    assert "an update is made of" not in caveats_of([one_run("horovod", 2)])
-
-
 @pytest.mark.parametrize(("rule", "said"), [("linear", True), ("none", False)])
 def test_a_rate_of_the_whole_batch_for_its_parts_is_a_caveat(rule: str, said: bool) -> None:
     """An asynchronous arm makes R times as many updates, each from 1/R of the batch."""

@@ -190,14 +190,13 @@ def comparison_of(arms: Sequence[Arm], runs: Sequence[Run], **changes: Any) -> C
     return Comparison(**{**fields, **changes})
 
 
-def live_run(*, prefetch: int) -> Run:
+def live_run() -> Run:
     """Two ranks, three epochs of 30 updates; the blocks cross the ends of epochs.
 
     Update k of rank 0 takes k ms. Of rank 1 it takes half of that, 100 ms at update 48, and half as
     long again in the third epoch.
     """
     spec = spec_of("horovod", 2)
-    spec = spec.replace(pipeline=spec.pipeline.replace(prefetch=prefetch))
 
     def epochs(seconds: list[float]) -> list[EpochRecord]:
         found = []

@@ -216,21 +216,6 @@ def test_certificate_of_another_run_does_not_count() -> None:
     )
 
 
-def test_certificate_of_other_data_does_not_count() -> None:
-    """If both digests are known, they must be equal."""
-    spec = spec_of("serial")
-    run = run_of(arm_of("serial"), [record(spec, [epoch(1.0)] * 2, data_digest="cd" * 32)])
-    comparison = comparison_of([arm_of("serial")], [run])
-
-    def reason(digest: str) -> str:
-        proof = certificate(arm_of("serial"), spec, data_digest=digest)
-        return not_comparable_because(comparison.replace(certificates=(proof,)))["serial"]
-
-    assert reason("cd" * 32) == ""
-    assert reason("") == ""
-    assert reason("ab" * 32) == "it was verified with the data abababab, and trained on cdcdcdcd"
-
-
 def test_run_on_several_hosts_needs_the_certified_one_among_them() -> None:
     """It names one machine; others must have its processor and packages."""
     spec = spec_of("horovod", 2)
@@ -250,14 +235,20 @@ def test_run_on_several_hosts_needs_the_certified_one_among_them() -> None:
 
 def test_arm_that_did_other_work_is_not_comparable() -> None:
     """A certificate does not excuse the runs themselves."""
-    ledger = LedgerDigest(count=100, id_sum=0, id_hash="0" * 16)
-    run = run_of(arm_of("serial"), [record(spec_of("serial"), [epoch(1.0, ledger=ledger)] * 2)])
+    arms = [arm_of(name) for name in ("serial", "one_device", "horovod")]
+    other = LedgerDigest(count=100, id_sum=0, id_hash="0" * 16, of_rows=True)
+    fed: list[dict[str, Any]] = [{}, {}, {"ledger": other}]
+    runs = [
+        run_of(arm, [record(spec_of(arm.backend), [epoch(1.0, **rows)] * 2)])
+        for arm, rows in zip(arms, fed, strict=True)
+    ]
 
-    reasons = not_comparable_because(verified(comparison_of([arm_of("serial")], [run])))
+    reasons = not_comparable_because(verified(comparison_of(arms, runs)))
 
-    assert (
-        reasons["serial"] == "it was not fed the examples that were due, each once in every epoch"
-    )
+    assert [reasons[arm.label] for arm in arms] == [
+        *("", ""),
+        "it was not fed the rows, in the order, that the other arms were",
+    ]
 
 
 def test_two_certificates_of_an_arm_are_refused() -> None:
@@ -289,7 +280,7 @@ def test_arm_that_never_ran_is_a_row_without_numbers() -> None:
 
     assert (row.started, row.completed) == (0, 0)
     assert_alike(row.spreads["startup_s"], Spread(None, "no run completed"))
-    assert row.each_example_once == "unknown"
+    assert row.same_rows == "unknown"
 
 
 def test_runs_come_in_the_order_in_which_they_were_started() -> None:
