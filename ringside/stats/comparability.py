@@ -223,10 +223,4 @@ def _of_another_run(certificate: Certificate, run: Run) -> str:
             if what == PROCESSOR:
                 return f"it was verified on {before}, and ran on {now}"
             return f"it was verified with {what} {before}, and ran with {now}"
-        digests = {certificate.data_digest, record.data_digest}
-        if "" not in digests and len(digests) > 1:  # a stream of unknown content has none
-            return (
-                f"it was verified with the data {certificate.data_digest[:HASH_DIGITS]}, "
-                f"and trained on {record.data_digest[:HASH_DIGITS]}"
-            )
     return ""
