@@ -204,7 +204,6 @@ def _serial(spec: RunSpec) -> RunSpec:
         ablation="none",
         resume_from=None,
         resources=spec.resources.replace(cores_per_replica=None, intra_op_threads=None),
-        as_shipped=False,
     )
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from launch.flags import spec_from_flags
 from ringside.compare.available_arms import ask
-from ringside.verify.processes import run_request
-from ringside.verify.request import Case, Request
-from ringside_core.specs import Arm, RunRecord, Surroundings, backend_options
+from ringside.verify.processes import watched
+from ringside.verify.trial_request import TRIAL, UPDATES, TrialRequest
+from ringside_core.specs import Arm, RunRecord, Surroundings, backend_options, write_whole
 from tests.parallel.test_as_typed import LIMIT_S, activated
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -161,12 +161,12 @@ def test_verified(
     spec = spec_from_flags(
         Surroundings(), workload=f"{project}/own.py:build", global_batch=4, save="record"
     )
-    request = Request(cases=(Case(name="own", spec=spec, steps=4),))
+    write_whole(tmp_path / "run" / TRIAL, TrialRequest(updates=4).to_json())
 
-    watched = run_request(request, spec, tmp_path / "run")
+    found = watched([UPDATES], spec, tmp_path / "run")
 
-    assert watched.obstacle == ""
-    assert list(watched.traces["own"]) == ["rank-0"]
+    assert found.obstacle == ""
+    assert list(found.traces[UPDATES]) == ["rank-0"]
 
 
 def test_the_look_at_a_workload_takes_ringsides_trainers(

@@ -20,6 +20,7 @@ WITH_TENSORFLOW = {
     "backends",
     "trainers",
     "ringside.collectives",
+    "ringside.probe",
     "ringside.script",
     "ringside.verify",
     "ringside_core.keras",
@@ -79,7 +80,7 @@ def test_train_stands_beside_the_command_line_not_above_it() -> None:
     """Of the experiment it knows what scripts call and the request to verify, no more."""
     found = {name for name in imports_of(ROOT / "train.py") if name.partition(".")[0] == "ringside"}
 
-    verifies = {"request", "task", "trial", "trial_request"}
+    verifies = {"trial", "trial_request"}
     assert found == {"ringside.script", *(f"ringside.verify.{name}" for name in verifies)}
 
 

@@ -1,5 +1,6 @@
 """A script in the place of a workload: how it is named on the command line, without TensorFlow."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,9 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text("")
     monkeypatch.setattr(
-        registry, "fit_of_script", lambda script, fit: {"global_batch": 6 * fit, "epochs": 4}
+        registry,
+        "asked_fit",
+        lambda name, which: {"global_batch": 6 * json.loads(which)[0], "epochs": 4},
     )
     return "mine.py"
 
