@@ -261,17 +261,14 @@ def gradients_twice_as_timed(backend: Any) -> None:
 @mistake(ONCE, program="momentum", gradient_accumulation_steps=2)
 def first_pass_lost(backend: Any) -> None:
     """Of the passes of an update, the gradients of the last alone are applied."""
-    from ringside_core.keras import part
+    from ringside_core.keras import legacy_hooks
 
     def forgotten(shared: Any, here: Any, *rest: Any, **named: Any) -> Any:
         if here.pending is not None:
             here.pending.clear()
         return shared(here, *rest, **named)
 
-    from ringside_core.keras import legacy_hooks
-
     _replace(legacy_hooks, "shared", forgotten)
-    del part
 
 
 # Shares
@@ -735,17 +732,14 @@ def updates_lost_as_timed(backend: Any) -> None:
     """Where nobody watches, every seventh update of a worker is not dispatched."""
     if backend.role != "coordinator":
         return
-    coordinator, scheduled = backend.coordinator, [0]
-    schedule, last = coordinator.schedule, [None]
+    scheduled: list[Any] = []
 
-    def most(*args: Any, **kwargs: Any) -> Any:
-        scheduled[0] += 1
-        if _is_unwatched(backend) and scheduled[0] % 7 == 0 and last[0] is not None:
-            return last[0]
-        last[0] = schedule(*args, **kwargs)
-        return last[0]
+    def most(schedule: Any, *args: Any, **kwargs: Any) -> Any:
+        lost = _is_unwatched(backend) and len(scheduled) % 7 == 6
+        scheduled.append(scheduled[-1] if lost else schedule(*args, **kwargs))
+        return scheduled[-1]
 
-    coordinator.schedule = most
+    _replace(backend.coordinator, "schedule", most)
 
 
 @mistake(FED, *WORKERS)
@@ -770,14 +764,9 @@ def labels_of_other_rows_on_workers(backend: Any) -> None:
 @mistake(ONE_WORKER, *WORKERS)
 def one_worker_trains_otherwise(backend: Any) -> None:
     """One worker alone halves the learning rate."""
-    if backend.num_replicas == 1:
-        rate_halved(backend)
-
-
-def rate_halved(backend: Any) -> None:
-    """Not in the table by itself."""
 
     def change(model: Any) -> None:
         model.optimizer.learning_rate = 0.5 * float(model.optimizer.learning_rate.numpy())
 
-    _model(change)
+    if backend.num_replicas == 1:
+        _model(change)
