@@ -7,17 +7,15 @@ hooks that begin with an underscore. `serial` is a backend too: it is the refere
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
 from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ringside_core.keras import VERSION, on_apply, raw, reduce_first, tf, told_as
+from ringside_core.keras import KERAS, tf
 from ringside_core.specs import (
     BackendOptions,
     Capabilities,
-    InputShard,
     RefusalError,
     RunSpec,
     Surroundings,
@@ -25,8 +23,6 @@ from ringside_core.specs import (
 
 Reduction = Literal["sum", "mean", "max"]
 Role = Literal["replica", "coordinator", "server"]
-# (upstream's reduction, gradients, variables) → the gradients that are applied, in the same order.
-GradientReduction = Callable[[Callable[[Any, Any], Any], list[Any], list[Any]], list[Any]]
 
 
 class Backend(ABC):
@@ -151,95 +147,11 @@ class Backend(ABC):
         """Input pipelines in the whole run."""
         return self.size
 
-    @property
-    def input_shard(self) -> InputShard:
-        """The part of the data that this process reads."""
-        return InputShard(index=self.rank, count=self.num_readers)
-
     # Building
 
     def scope(self) -> AbstractContextManager[Any]:
         """The model is built and compiled within this scope."""
         return nullcontext()
-
-    def wrap_optimizer(self, optimizer: Any, *, by_tape: bool = False) -> Any:
-        """The optimizer in the form that this family needs.
-
-        Args:
-            optimizer: as the model's author made it.
-            by_tape: the step is written out with a tape, see `wrap_tape`.
-        """
-        del by_tape
-        several = self.num_replicas > 1 and self.capabilities.synchronous
-        if VERSION == 3 and several and not self.spec.as_shipped:
-            reduce_first(optimizer, partial(self._summed, optimizer))
-        return optimizer
-
-    def wrap_tape(self, tape: Any, optimizer: Any) -> Any:
-        """The tape of a written-out step in the form that this family needs.
-
-        Args:
-            tape: a tf.GradientTape that has recorded the step.
-            optimizer: from `wrap_optimizer`, that applies the gradients in the replica's step. A
-                strategy's sums them then.
-        """
-        del optimizer
-        return tape
-
-    def lend_reduction(self, optimizer: Any) -> None:
-        """Let an author's own optimizer do in Keras' step what `wrap_optimizer` returns.
-
-        It stays the object that his callbacks hold.
-        """
-        self.wrap_optimizer(optimizer)  # a strategy's is the optimizer itself
-
-    def combine_on_apply(self, optimizer: Any, share: Callable[[], Any]) -> None:
-        """Let `optimizer.apply_gradients` combine the gradients of all replicas first.
-
-        It then applies the sum of each replica's gradient × its share. This is for a training step
-        that `Model.fit` does not write itself; in Keras' own, `wrap_optimizer` does it.
-
-        Args:
-            optimizer: not wrapped; changed in place.
-            share: called in the step of each replica; all shares add up to 1.
-        """
-
-        def combined(gradients: list[Any], variables: list[Any]) -> list[Any]:
-            counted = [_times(gradient, share()) for gradient in gradients]
-            return self._summed(optimizer, counted, variables)
-
-        if self.spec.as_shipped:
-            on_apply(optimizer, lambda apply, g, v: apply([_times(one, share()) for one in g]))
-        else:
-            reduce_first(optimizer, combined)
-
-    def _summed(self, optimizer: Any, gradients: list[Any], variables: list[Any]) -> list[Any]:
-        """Gradients summed over replicas, unless the optimizer does so when it applies them."""
-        del optimizer, variables
-        return gradients
-
-    def all_gather(self, rows: Any) -> Any:
-        """The rows of all replicas, those of replica 0 first; called in the step of each.
-
-        Args:
-            rows: [n, …], with any n in each replica.
-        """
-        raise NotImplementedError(f"{self.name} gathers nothing")
-
-    def all_sum(self, tensor: Any) -> Any:
-        """The sum of a tensor over all replicas; called in the step of each."""
-        raise NotImplementedError(f"{self.name} gathers nothing")
-
-    def replica_number(self) -> Any:
-        """Number of the replica in whose step this is called, from 0."""
-        return self.rank
-
-    def change_reduction(self, optimizer: Any, reduction: GradientReduction) -> None:
-        """Let an optimizer that this backend wrapped combine gradients in another way.
-
-        Everything else stays as it is: to see what the reduction costs, or what a wrong one does.
-        """
-        raise NotImplementedError(f"{self.name} reduces no gradients")
 
     # Within the step of a replica
 
@@ -278,10 +190,6 @@ class Backend(ABC):
         """Let each replica update its own copies of variables while `Part.alone`; else False."""
         return False
 
-    def distribute(self, dataset_fn: Callable[[InputShard], Any]) -> Any:
-        """Input that `Model.fit` takes, from a function: input shard → batches of one replica."""
-        return dataset_fn(self.input_shard)
-
     def prepare_model(self, model: Any) -> None:
         """Prepare the layers of a model for this family, after it was built in the scope."""
         del model
@@ -302,76 +210,9 @@ class Backend(ABC):
         """Do what this family needs before the first step of each epoch."""
         return
 
-    # Steps outside `fit`
-
-    _on_step: Callable[[], None] = staticmethod(lambda: None)
-
     def tell_steps(self, on_step: Callable[[], None]) -> None:
-        """Have a function called after each step of a `stepper`, so that a launcher hears of it."""
-        self._on_step = on_step
-
-    def steps_over(
-        self, step: Callable[[Any], Any], batches: Any, *, most: int = 1
-    ) -> Callable[[int], None]:
-        """A function that makes the next steps over data, as many in one call as its argument says.
-
-        It is called in the scope. When it returns, a step may not have ended (`step_ends`).
-
-        Args:
-            step: runs on every replica with one of its batches.
-            batches: what `distribute` returned.
-            most: steps of a call; with 1 all calls are for one step.
-        """
-
-        @tf.function(reduce_retracing=True)
-        def on_replicas(iterator: Any, steps: Any) -> None:
-            if most == 1:
-                tf.distribute.get_strategy().run(step, args=(next(iterator),))
-            else:
-                for _ in tf.range(steps):
-                    tf.distribute.get_strategy().run(step, args=(next(iterator),))
-
-        iterators: list[Any] = []
-
-        def make(steps: int) -> None:
-            if not iterators:
-                iterators.append(self._iterator(batches))
-            self._call(on_replicas, iterators[0], steps if most == 1 else tf.constant(steps))
-
-        return make
-
-    def _iterator(self, batches: Any) -> Any:
-        return iter(batches)
-
-    def _call(self, function: Callable[..., Any], *arguments: Any) -> None:
-        function(*arguments)
-
-    def stepper(
-        self, step: Callable[[Any], Any], dataset_fn: Callable[[InputShard], Any]
-    ) -> Callable[[int], None]:
-        """A function that makes one pass over the data and waits for its end.
-
-        The function's argument is the number of steps of the pass.
-
-        Args:
-            step: runs on every replica with one of its batches.
-            dataset_fn: input shard → batches of one replica, for all steps of one pass.
-        """
-        with self.scope():
-            # Endless, so that one iterator is enough for all passes. A strategy needs a tenth of a
-            # second to make an iterator, and sometimes many seconds to free it
-            # (`keeping_iterators`). The iterator reads the first batches of the next pass ahead;
-            # with the prefetch every backend does so.
-            batches = self.distribute(lambda shard: dataset_fn(shard).repeat().prefetch(2))
-            make = self.steps_over(step, batches)
-
-        def run(steps: int) -> None:
-            with self.scope():
-                for _ in range(steps):
-                    make(1)
-                    self._on_step()
-
-        return run
+        """Have a function called after each step of which `fit` does not hear at once."""
+        del on_step
 
     def step_ends(self) -> list[float] | None:
         """`time.perf_counter()` at the end of each step since the epoch began.
@@ -418,27 +259,13 @@ class Backend(ABC):
 
     def _local_results(self, variable: Any) -> tuple[Any, ...]:
         here = tf.distribute.get_strategy()
-        results: tuple[Any, ...] = here.experimental_local_results(raw(variable))
+        results: tuple[Any, ...] = here.experimental_local_results(KERAS.raw(variable))
         return results
-
-    def summed_state(self, metric: Any) -> list[NDArray[Any]]:
-        """The state of a Keras metric summed over all replicas; the metric stays as it is.
-
-        All processes must call this.
-        """
-        with self.scope():
-            return [np.asarray(variable.numpy()) for variable in metric.variables]
-
-    def merged_results(self, metrics: list[Any]) -> dict[str, NDArray[Any]]:
-        """Result of each Keras metric from its state summed over all replicas, by name."""
-        # A strategy sums metric variables when they are read, over its processes too.
-        with self.scope():
-            return {told_as(metric): np.asarray(metric.result()) for metric in metrics}
 
     def summed(self, variable: Any) -> NDArray[Any]:
         """The sum over all replicas of a variable that each has its own copy of."""
         with self.scope():
-            return np.asarray(raw(variable).numpy())
+            return np.asarray(KERAS.raw(variable).numpy())
 
     def with_summed(self, variables: list[Any], read: Callable[[], Any]) -> Any:
         """What a function reads while variables hold their sums over all replicas.
@@ -473,19 +300,6 @@ class Backend(ABC):
         raise NotImplementedError(f"{self.name} has no servers")
 
 
-def _times(gradient: Any, factor: Any) -> Any:
-    """A gradient × a scalar; None where a variable has no gradient.
-
-    0 where the factor is 0: a replica without examples may have a gradient that is no number.
-    """
-    if gradient is None:
-        return None
-    if isinstance(gradient, tf.IndexedSlices):
-        values = tf.math.multiply_no_nan(gradient.values, tf.cast(factor, gradient.dtype))
-        return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
-    return tf.math.multiply_no_nan(gradient, tf.cast(factor, gradient.dtype))
-
-
 def statistics(model: Any) -> list[Any]:
     """The variables that layers update in training, each replica from the data that it sees.
 
@@ -498,7 +312,7 @@ def statistics(model: Any) -> list[Any]:
         return []
     return [
         variable
-        for variable in map(raw, kept)
+        for variable in map(KERAS.raw, kept)
         if getattr(variable, "aggregation", None) == tf.VariableAggregation.MEAN  # no vocabulary
         and variable.dtype.is_floating
     ]

@@ -10,22 +10,11 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from backends.base import GradientReduction, Reduction
+from backends.base import Reduction
 from backends.devices import use_local_gpu
 from backends.horovod_batch_norm import synchronise
 from backends.ranks import Ranks
-from ringside_core.keras import (
-    VERSION,
-    change_reduction,
-    draw_by_rank,
-    keep_exclusions,
-    legacy_named_keras,
-    raw,
-    schedule_as_it_is,
-    slots_of,
-    tf,
-    weights_of,
-)
+from ringside_core.keras import KERAS, VERSION, legacy_named_keras, slots_of, tf
 from ringside_core.specs import BackendOptions, RefusalError
 from ringside_core.specs.options import HorovodOptions
 
@@ -108,117 +97,6 @@ class HorovodRing(Ranks):
             self._meeting.server_close()
             self._meeting = None
 
-    def wrap_optimizer(self, optimizer: Any, *, by_tape: bool = False) -> Any:
-        """DistributedOptimizer: gradients are averaged over all ranks before they are applied.
-
-        Within a loss scale it averages what is scaled. So an overflow in one rank is one in all,
-        and all skip that update and lower the scale. Where a tape averages, the optimizer stays.
-        """
-        if VERSION == 3:
-            return super().wrap_optimizer(optimizer)
-        if by_tape:
-            return optimizer
-        if isinstance(optimizer, tf.keras.mixed_precision.LossScaleOptimizer):
-            settings = optimizer.get_config()
-            del settings["inner_optimizer"]
-            inner = self.wrap_optimizer(optimizer.inner_optimizer)
-            return tf.keras.mixed_precision.LossScaleOptimizer(inner, **settings)
-        hvd, options = self._hvd, self._options
-        with schedule_as_it_is(optimizer):
-            wrapped = hvd.DistributedOptimizer(
-                optimizer,
-                compression=getattr(hvd.Compression, options.compression),
-                backward_passes_per_step=options.backward_passes_per_step,
-                average_aggregated_gradients=True,
-                groups=options.num_groups,  # its older name `num_groups` warns
-            )
-        keep_exclusions(optimizer, wrapped)  # Horovod makes it from the old one's config
-        # A model that is saved with it must load without Horovod.
-        type(wrapped).__module__ = type(optimizer).__module__
-        return wrapped
-
-    def wrap_tape(self, tape: Any, optimizer: Any) -> Any:
-        """DistributedGradientTape: it averages gradients over all ranks when it is asked for them.
-
-        They are scaled then, if there is a loss scale: see `wrap_optimizer`.
-        """
-        return tape if VERSION == 3 else self._distributed(tape, optimizer)
-
-    def _distributed(self, tape: Any, optimizer: Any) -> Any:
-        import horovod.tensorflow as hvd
-
-        wrapped = hvd.DistributedGradientTape(
-            tape,
-            compression=getattr(hvd.Compression, self._options.compression),
-            groups=self._options.num_groups,
-        )
-        scaled = getattr(optimizer, "inner_optimizer", optimizer)  # a loss scale is a wrapper
-        if (change := getattr(scaled, _CHANGED, None)) is not None:
-            upstream = wrapped._allreduce_grads
-            wrapped._allreduce_grads = lambda gradients, variables, *_: change(
-                upstream, list(gradients), list(variables)
-            )
-        return wrapped
-
-    def lend_reduction(self, optimizer: Any) -> None:
-        """DistributedOptimizer would be another object, made from the optimizer's config.
-
-        With Keras 3 `wrap_optimizer` returns the optimizer itself.
-        """
-        if self._options.backward_passes_per_step > 1:
-            raise RefusalError(
-                "The optimizer of a script makes an update in each step.",
-                received=f"backward_passes_per_step={self._options.backward_passes_per_step}",
-                advice="Leave out -o backward_passes_per_step.",
-            )
-        if VERSION == 3:
-            self.wrap_optimizer(optimizer)
-        else:
-            self.combine_on_apply(optimizer, lambda: 1 / self.size)
-
-    def combine_on_apply(self, optimizer: Any, share: Callable[[], Any]) -> None:
-        """DistributedOptimizer reduces in `minimize`, but not what an author applies himself.
-
-        So its function that reduces, by averaging, is lent to the author's own optimizer.
-        """
-        if VERSION == 2:
-            lent = self.wrap_optimizer(tf.keras.optimizers.SGD())
-            optimizer._allreduce_grads = lent._allreduce_grads
-        super().combine_on_apply(optimizer, lambda: share() * self.size)
-
-    def _summed(self, optimizer: Any, gradients: list[Any], variables: list[Any]) -> list[Any]:
-        """By Horovod's own function, which averages; slices of embeddings stay slices."""
-        reduce = optimizer
-        if VERSION == 3:
-            reduce = self._distributed(tf.GradientTape(), optimizer)
-        reduced: list[Any] = reduce._allreduce_grads(gradients, list(map(raw, variables)))
-        return reduced
-
-    def all_gather(self, rows: Any) -> Any:
-        """Ranks may have different numbers of rows."""
-        import horovod.tensorflow as hvd
-
-        return hvd.allgather(rows)
-
-    def all_sum(self, tensor: Any) -> Any:
-        """As Horovod sums gradients, without compression."""
-        import horovod.tensorflow as hvd
-
-        return hvd.allreduce(tensor, op=hvd.Sum)
-
-    def change_reduction(self, optimizer: Any, reduction: GradientReduction) -> None:
-        """DistributedOptimizer reduces by a function that it holds; a tape is made in the step."""
-        if VERSION == 3:
-            change_reduction(optimizer, reduction)
-            return
-        if not hasattr(optimizer, "_allreduce_grads"):
-            setattr(optimizer, _CHANGED, reduction)
-            return
-        upstream = optimizer._allreduce_grads
-        optimizer._allreduce_grads = lambda gradients, variables: reduction(
-            upstream, list(gradients), list(variables)
-        )
-
     def sum_gradients(
         self, gradients: list[Any], variables: list[Any], upstream: Callable[[Any], Any] | None
     ) -> list[Any]:
@@ -229,7 +107,7 @@ class HorovodRing(Ranks):
         Its optimizer does not work on Keras 3, where its tape's function is taken.
         """
         reducer = self._tape if VERSION == 3 or upstream is None else self._optimizer
-        return list(reducer._allreduce_grads(gradients, [raw(v) for v in variables]))
+        return list(reducer._allreduce_grads(gradients, [KERAS.raw(v) for v in variables]))
 
     @functools.cached_property
     def _optimizer(self) -> Any:
@@ -260,10 +138,9 @@ class HorovodRing(Ranks):
         return list(hvd.grouped_allreduce(tensors, op=hvd.Sum)) if tensors else []
 
     def prepare_model(self, model: Any) -> None:
-        """Layers with `synchronized=True` get the statistics of all ranks; each draws by itself."""
+        """Layers with `synchronized=True` get the statistics of all ranks."""
         if self.size > 1:
             synchronise(model)
-            draw_by_rank(model, self.rank)
 
     def begin_training(self, model: Any) -> None:
         """All ranks begin with the weights and the optimizer state of rank 0.
@@ -274,7 +151,7 @@ class HorovodRing(Ranks):
         """
         import horovod.tensorflow as hvd
 
-        variables = [*weights_of(model), *slots_of(model)]
+        variables = [*KERAS.weights_of(model), *slots_of(model)]
         hvd.broadcast_variables(variables, root_rank=0)
 
     def _all_reduce(self, array: NDArray[Any], reduction: Reduction) -> NDArray[Any]:
@@ -320,5 +197,4 @@ def import_horovod() -> Any:
     return hvd
 
 
-_CHANGED = "_ringside_reduction"  # on an optimizer: what its tape does instead
 _REBUILD = "Run `make setup`: it compiles Horovod against the installed TensorFlow."

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from backends.base import GradientReduction, Reduction
+from backends.base import Reduction
 from backends.devices import use_local_gpu
 from backends.ranks import Ranks
 
@@ -32,9 +32,6 @@ class Independent(Ranks):
         # others are waiting for it, and it would wait for them.
         if exception[0] is None:
             self._mpi.Finalize()
-
-    def change_reduction(self, optimizer: Any, reduction: GradientReduction) -> None:
-        """There is no reduction to change."""
 
     def _all_reduce(self, array: NDArray[Any], reduction: Reduction) -> NDArray[Any]:
         operation = {"sum": self._mpi.SUM, "max": self._mpi.MAX}[reduction]

@@ -16,20 +16,6 @@ class Ranks(Backend):
         for variable in statistics(model):
             variable.assign(self.all_reduce(variable.numpy(), "mean"))
 
-    def summed_state(self, metric: Any) -> list[NDArray[Any]]:
-        """The sum over the ranks: to TensorFlow their variables are not connected."""
-        return [self.all_reduce(value) for value in super().summed_state(metric)]
-
-    def merged_results(self, metrics: list[Any]) -> dict[str, NDArray[Any]]:
-        """The results after the states have been summed over the ranks.
-
-        The sums stay in the variables: reset the metrics before you call this again.
-        """
-        for metric in metrics:
-            for variable, value in zip(metric.variables, self.summed_state(metric), strict=True):
-                variable.assign(value)
-        return super().merged_results(metrics)
-
     def summed(self, variable: Any) -> NDArray[Any]:
         """The sum over the ranks: to TensorFlow their variables are not connected."""
         return self.all_reduce(super().summed(variable))

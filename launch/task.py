@@ -133,7 +133,7 @@ def run_process(
     record = begun(spec, surroundings)
     with must_be_writable():
         reporter.begin(record, run_dir)
-    use_version(spec.keras, as_shipped=spec.as_shipped)
+    use_version(spec.keras)
     try:
         work(record, surroundings, run_dir, reporter)
         outcome = Outcome(kind="completed")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ringside import script
-from ringside_core.keras import optimizers_of, tf, weights_of
+from ringside_core.keras import KERAS, optimizers_of, tf
 from ringside_core.specs import RefusalError, write_whole
 from ringside_core.users_errors import in_one_line
 from ringside_core.workloads.registry import OWN, place_of, script_words
@@ -124,7 +124,7 @@ def _asks(call: FitCall) -> dict[str, Any]:
         "epochs": max(1, call.epochs),
         "updates": call.steps_per_epoch,
         "model": type(model).__name__,
-        "parameters": sum(int(v.shape.num_elements()) for v in weights_of(model)),
+        "parameters": sum(int(v.shape.num_elements()) for v in KERAS.weights_of(model)),
         "optimizers": [type(one).__name__ for one in optimizers_of(model)],
         "callbacks": [type(one).__name__ for one in call.callbacks],
     }

@@ -38,7 +38,7 @@ from launch.task import (
 )
 from launch.turns import allowed_until, takes_turns
 from launch.watch import IN_SCRIPT
-from ringside_core.keras import VERSION, optimizers_of, seed_weights, tf
+from ringside_core.keras import KERAS, VERSION, optimizers_of, tf
 from ringside_core.seeds import seed_script
 from ringside_core.specs import (
     AUTO,
@@ -57,12 +57,12 @@ from ringside_core.workloads.registry import (
     script_words,
 )
 from ringside_core.workloads.workload import Workload, made_outside
-from trainers.authors_fit import train_call
-from trainers.build import apply_rule, trained_on
 from trainers.driver import Listener, Progress
 from trainers.fault import drilled
+from trainers.fit import train_call
 from trainers.fit_call import FitCall, fit_call
-from trainers.process import started
+from trainers.learning_rate import apply_rule
+from trainers.process import started, trained_on
 from trainers.reading import read_the_same
 from trainers.step import Steps
 from trainers.turns import WaitForTurn
@@ -191,7 +191,7 @@ def scope() -> AbstractContextManager[Any]:
         return ExitStack()
     session = _here()
     # Unseeded they would differ from stack to stack.
-    seed_weights(session.record.spec.seed, also_if_seeded=False)
+    KERAS.seed_weights(session.record.spec.seed)
     return _Scope(session.backend)
 
 

@@ -2,7 +2,11 @@
 
 import re
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+from ringside_core.specs.errors import RefusalError
 
 _BEGINS = "Traceback (most recent call last)"
 _PLACE = re.compile(r'\s*File "([^"]+)", line (\d+)')
@@ -88,3 +92,15 @@ def last_error(output: str) -> str:
     own = [place for place in places if not any(part in place[0] for part in _NOT_THE_USERS)]
     where = [f" ({file}, line {line})" for file, line in (own or places)[-1:]]
     return said + "".join(where)
+
+
+@contextmanager
+def refusals_as_they_are() -> Iterator[None]:
+    """Autograph makes a StagingError of each error in a user's function."""
+    try:
+        yield
+    except Exception as error:
+        inner: BaseException | None = error
+        while inner is not None and not isinstance(inner, RefusalError):
+            inner = inner.__context__
+        raise (inner or error) from None

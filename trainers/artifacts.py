@@ -12,7 +12,6 @@ from trainers import checkpoint
 from trainers.callback_state import CallbackState
 from trainers.checkpoint import Position
 from trainers.driver import DivergedError, Listener, Training
-from trainers.resume import feed
 from trainers.totals import updates_per_batch
 
 
@@ -100,13 +99,13 @@ class Checkpoint(Listener):
     def on_epoch_end(self, epoch: int, record: EpochRecord) -> None:
         """Save, and keep the best."""
         training = self.training
-        position = Position(epoch + 1, feed=feed(training), ended=training.model.stop_training)
+        position = Position(epoch + 1, feed=training.feed, ended=training.model.stop_training)
         self._save(position, record.validation.get("loss"))
 
     def can_save_after(self, done: int) -> bool:
         """Whether a checkpoint after this update would be one within an epoch."""
         each = updates_per_batch(self.training.backend)  # all workers have had the same number
-        within = not self.training.feed or self.training.backend.capabilities.synchronous
+        within = self.training.backend.capabilities.synchronous
         return within and self._of_epoch(done) > 0 and self._of_epoch(done) % each == 0
 
     def save_after(self, done: int) -> None:
@@ -116,7 +115,7 @@ class Checkpoint(Listener):
         training.backend.barrier()  # a dispatched step is not a finished one
         # The chief writes what it holds, which must be what all hold.
         training.backend.average_statistics(training.model)
-        begun = training.totals.so_far(of_epoch, feed(training))
+        begun = training.totals.so_far(of_epoch, training.feed)
         self._save(Position(self._epoch, begun))
 
     def _of_epoch(self, done: int) -> int:

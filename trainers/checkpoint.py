@@ -14,22 +14,18 @@ from numpy.typing import NDArray
 from backends.base import Backend
 from ringside_core.archives import read_arrays
 from ringside_core.keras import (
-    build_optimizer,
-    chance_of,
+    KERAS,
     get_weights,
     optimizer_variables,
     optimizers_of,
     set_weights,
     slots_of,
-    trainable_of,
 )
 from ringside_core.specs import RefusalError, whole_file
 from ringside_core.specs.files import HALF
-from trainers.build import same_everywhere
 from trainers.callback_state import CallbackState
 from trainers.reading import Place
 from trainers.totals import BegunEpoch
-from trainers.whole_batch import takes_true_examples
 
 BYTES_BESIDE = 1024  # the most that an array takes in an archive beside its values
 # In the folder of a run. The one before takes the place of a newest one that is damaged.
@@ -69,7 +65,7 @@ def snapshot(model: Any) -> dict[str, NDArray[Any]]:
     """
     weights = {f"weight_{i:04d}": value for i, value in enumerate(get_weights(model))}
     state = {f"optimizer_{i:04d}": v.numpy() for i, v in enumerate(slots_of(model))}
-    chance = {f"random_{i:04d}": v.numpy() for i, v in enumerate(chance_of(model))}
+    chance = {f"random_{i:04d}": v.numpy() for i, v in enumerate(KERAS.chance_of(model))}
     return {**weights, **state, **chance, **_identity(model)}
 
 
@@ -96,7 +92,6 @@ def write(
     if (begun := position.begun) is not None:
         stored |= {"batches": np.array(begun.batches), "feed": np.array(begun.feed)}
         stored |= {f"total_{i:04d}": value for i, value in enumerate(begun.totals)}
-        stored |= {} if begun.fed is None else {"fed": begun.fed}
     write_arrays(path, {**arrays, **stored}, before=path.with_name(BEFORE))
 
 
@@ -164,8 +159,6 @@ def restore(path: Path, model: Any, backend: Backend) -> Position:
     """
     arrays, position = _read_everywhere(path, backend)
     with backend.scope():
-        if not takes_true_examples(model):
-            build_optimizer(model.optimizer, trainable_of(model))
         variables = slots_of(model)
         here = [*get_weights(model), *(variable.numpy() for variable in variables)]
         if difference := _difference(arrays, values_in(arrays), here, model):
@@ -175,7 +168,7 @@ def restore(path: Path, model: Any, backend: Backend) -> Position:
             )
     put(values_in(arrays), model, backend)
     with backend.scope():
-        for number, variable in enumerate(chance_of(model)):
+        for number, variable in enumerate(KERAS.chance_of(model)):
             if (state := arrays.get(f"random_{number:04d}")) is not None:
                 variable.assign(state)
     return position
@@ -301,10 +294,10 @@ def _position(arrays: dict[str, NDArray[Any]]) -> Position:
             epochs_done, feed=feed, ended=ended, learned=learned, replicas=replicas, place=place
         )
     totals = tuple(arrays[name] for name in sorted(arrays) if name.startswith("total_"))
-    begun = BegunEpoch(_count(arrays["batches"]), str(arrays["feed"]), totals, arrays.get("fed"))
+    begun = BegunEpoch(_count(arrays["batches"]), str(arrays["feed"]), totals)
     if begun.totals[-2].shape != (4,):
         raise ValueError("written within an epoch by an earlier version of Ringside")
-    if begun.examples < 0:
+    if begun.rows < 0:
         raise ValueError("a begun epoch that does not say what it was fed")
     return Position(epochs_done, begun, learned=learned, replicas=replicas, place=place)
 
@@ -314,3 +307,18 @@ _UNREADABLE = (
     *(OSError, ValueError, TypeError, LookupError),
     *(ArithmeticError, RecursionError, RefusalError),
 )
+
+
+def same_everywhere(backend: Backend, text: str) -> bool:
+    """Whether every process has this text. All processes must ask, and get the same answer."""
+    mine = np.frombuffer(hashlib.sha256(text.encode()).digest()[:8], np.int64)
+    differs = float((mine != backend.broadcast(mine)).any())
+    return not backend.all_reduce(np.array([differs]), "max")[0]
+
+
+def weights_digest(model: Any) -> str:
+    """SHA-256 over all weights of this process's model, in order."""
+    sha = hashlib.sha256()
+    for value in get_weights(model):
+        sha.update(np.ascontiguousarray(value).tobytes())
+    return sha.hexdigest()

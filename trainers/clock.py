@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from backends.base import Backend
-from ringside_core.keras import tf, trainable_of
+from ringside_core.keras import KERAS, tf
 from ringside_core.readings.process import cpu_seconds
 from ringside_core.readings.traffic import sent_between, sent_bytes
 
@@ -130,7 +130,7 @@ class Clock:
         if self._backend.step_ends() is not None:
             self._backend.barrier()  # a dispatched step is not a finished one
         if self._accelerated:
-            self._backend.local_values(trainable_of(self._model)[-1])
+            self._backend.local_values(KERAS.trainable_of(self._model)[-1])
 
     def _without_pauses(self, at: float) -> float:
         return at - sum(seconds for began, seconds in self._pauses if began < at)

@@ -1,8 +1,4 @@
-"""One training, whoever makes its steps: timed, recorded, and told to its listeners.
-
-`trainers.fit` drives a training with `Model.fit`, `trainers.loop` with a written-out loop. Another
-way to make steps needs another adapter that calls the same `Driver`, and nothing else.
-"""
+"""One training, timed, recorded, and told to its listeners."""
 
 import copy
 import statistics
@@ -12,17 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from backends.base import Backend
-from ringside_core.specs import EpochRecord, InputShard, LedgerDigest, RecordInProgress, RunSpec
-from ringside_core.workloads.pipeline import Pipeline
-from ringside_core.workloads.workload import Workload
-from trainers.build import weights_digest
+from ringside_core.keras import tf
+from ringside_core.specs import EpochRecord, RecordInProgress, RunSpec
+from trainers.checkpoint import weights_digest
 from trainers.clock import Clock
-from trainers.ledger import digest, fed_ids
-from trainers.own_evaluation import AnyEvaluation, NoEvaluation
-from trainers.planned import check_fed, check_validated
+from trainers.reading import Place, Reading
 from trainers.totals import BegunEpoch, Totals
 
 
@@ -30,43 +22,48 @@ class DivergedError(FloatingPointError):
     """A loss or a metric is no longer a number."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Training:
     """A training before its first step: what its listeners may look at.
 
     Attributes:
-        batches: input shard → batches of one replica, from where the training begins.
-        steps_per_epoch: updates, over all readers.
-        model: compiled, with its initial weights.
-        totals: what the training step adds up.
-        evaluate: of the validation split.
+        totals: what an epoch adds up.
+        epochs_left: epochs of this run, a begun one among them.
+        workers: updates of a global batch: each asynchronous worker makes its own.
         first_epoch: number of the first epoch of this run, from 0.
         begun: what was done of that epoch before a restart; None: nothing.
         updates_before: updates of that epoch before the restart.
-        updates: that this run makes.
+        steps_per_execution: updates in one call of the training function.
+        feed: what must not change when a run goes on, as JSON.
     """
 
     spec: RunSpec
-    workload: Workload
     backend: Backend
-    train: Pipeline
-    validation: Pipeline
-    batches: Callable[[InputShard], Any]
-    steps_per_epoch: int
     model: Any
     totals: Totals
-    evaluate: AnyEvaluation
+    epochs_left: int
+    workers: int
     first_epoch: int
     begun: BegunEpoch | None
     updates_before: int
-    updates: int
-    steps_per_execution: int = 1
-    feed: str = ""  # what must not change when a run goes on; empty: trainers.resume says it
+    steps_per_execution: int
+    feed: str
+    data: Reading
 
-    def place(self, *, epoch_is_over: bool) -> Any:
-        """None: planned data are found by their epoch and update."""
-        del epoch_is_over
-        return None
+    @property
+    def steps_per_epoch(self) -> int | None:
+        """Updates; None: not known before the first epoch has ended."""
+        return self.data.of_epoch * self.workers or None
+
+    @property
+    def updates(self) -> int | None:
+        """Updates of this run; None: not known yet."""
+        each = self.steps_per_epoch
+        return None if each is None else each * self.epochs_left - self.updates_before
+
+    def place(self, *, epoch_is_over: bool) -> Place:
+        """See Reading."""
+        return self.data.where(epoch_is_over=epoch_is_over)
 
 
 class Listener:
@@ -97,25 +94,6 @@ class Listener:
 
     def on_step(self, done: int) -> None:
         """An execution of one or several updates is over: `done` updates in this run. Timed."""
-
-    def on_fed(self, epoch: int, ids: NDArray[Any]) -> None:
-        """The full list of an epoch (`--ledger full`), before anything of the epoch is checked.
-
-        Args:
-            epoch: from 0.
-            ids: [steps, replicas, per_replica_batch]; -1 where padding was fed, -2 where nothing
-                was.
-        """
-
-    def on_test_begin(self) -> None:
-        """The validation of an epoch begins; the clock has stopped."""
-
-    def on_test_end(self, values: dict[str, float]) -> None:
-        """The validation is over.
-
-        Args:
-            values: by name, over the whole split.
-        """
 
     def on_epoch_end(self, epoch: int, record: EpochRecord) -> None:
         """An epoch and its validation are over; the clock has stopped."""
@@ -172,9 +150,21 @@ def step_teller(listeners: Iterable[Any]) -> Callable[[int], None]:
     return step
 
 
-def seconds_per_execution(
-    listeners: Sequence[Any], *, done: int, through: Callable[..., Callable[[], None]]
-) -> float:
+class _Steps(tf.keras.callbacks.Callback):
+    """Tells of a step as Keras does."""
+
+    def __init__(self, step: Callable[[int], None], done: int) -> None:
+        super().__init__()
+        # It reads no logs. Unsaid, Keras would copy them to the host after every step.
+        self._supports_tf_logs = True
+        self._step, self._done = step, done
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """`batch` is the number, in its epoch, of the last update made."""
+        self._step(self._done + batch + 1)
+
+
+def seconds_per_execution(listeners: Sequence[Any], *, done: int) -> float:
     """What it takes to tell these listeners of a step: median of 20 means over 100 steps each.
 
     Copies are told, whose lists are their own, so the listeners notice nothing. A launcher is told
@@ -183,12 +173,16 @@ def seconds_per_execution(
     Args:
         listeners: of a training that is over, the clock among them.
         done: updates of the training.
-        through: (step teller, done) → a function that tells once, as who makes the steps does.
     """
     copies = [copy.copy(one) for one in listeners]
     for one in copies:
         vars(one).update({k: list(v) for k, v in vars(one).items() if type(v) is list})
-    tell = through(step_teller(copies), done)
+    called = tf.keras.callbacks.CallbackList([_Steps(step_teller(copies), done)])
+
+    def tell() -> None:
+        called.on_train_batch_begin(-1)
+        called.on_train_batch_end(-1, {})
+
     means = []
     for _ in range(20):
         began = time.perf_counter()
@@ -268,11 +262,14 @@ class Driver:
             self._runs = False
             self.clock.stop()
 
-    def end_epoch(self) -> None:
-        """Stop the clock, validate, and write the epoch's record.
+    def end_epoch(self, logs: dict[str, Any]) -> None:
+        """Stop the clock, and write the epoch's record.
+
+        Args:
+            logs: what Keras tells of the epoch and its validation.
 
         Raises:
-            LedgerError: other examples than planned were fed, or in another order.
+            RefusalError: processes have read other batches.
             DivergedError: a loss or a metric is no number.
         """
         clock, spec = self.clock, self.training.spec
@@ -280,14 +277,15 @@ class Driver:
         if self.record.startup_s is None and clock.first_step_done is not None:
             self.record.startup_s = clock.first_step_done - self.record.started_unix_s
             self.record.startup_cpu_s = clock.startup_cpu_s
-        begun = self.training.totals.begun
-        before = 0 if begun is None else begun.examples
-        train, fed, fed_here = self._read_totals()
+        totals = self.training.totals
+        before = 0 if totals.begun is None else totals.begun.rows
+        first = self._epoch == self.training.first_epoch
+        totals.check(self._epoch, before=self.training.updates_before if first else 0)
+        fed = totals.read()
         beside_s = clock.before_s + time.perf_counter() - clock.stopped_at
-        validation, counted = self._validate()
-        _check_finite(self._epoch, train, validation)
-        # Of one batch that is fed again and again a ledger says nothing.
-        planned = spec.ablation != "no_input"
+        ended = _numbers(logs)
+        if not np.isfinite(list(ended.values())).all():
+            raise DivergedError(f"epoch {self._epoch + 1} ended with {ended}")
         record = EpochRecord(
             steps=clock.steps,
             examples=fed.count - before,
@@ -297,12 +295,10 @@ class Driver:
             step_end_s=clock.step_end_s,
             end_since_process_start_s=time.time() - self.record.started_unix_s - clock.paused_s,
             paused_s=clock.paused_in_epoch_s,
-            train=train,
-            validation=validation,
-            validation_examples=counted,
-            ledger=fed if planned else None,
-            ledger_here=fed_here if planned else (),
-            validation_ledger=self.training.evaluate.ledger,
+            train={k: v for k, v in ended.items() if not k.startswith("val_")},
+            validation={k[4:]: v for k, v in ended.items() if k.startswith("val_")},
+            # Of one batch that is fed again and again a ledger says nothing.
+            ledger=fed if spec.ablation != "no_input" else None,
             steps_per_time=self.training.steps_per_execution,
             sent_bytes=clock.sent_bytes,
         )
@@ -313,17 +309,11 @@ class Driver:
         # What the family and Keras pay from here on, such as resets, is the next epoch's.
         self.clock.begin_epoch()
 
-    def measure(self, through: Callable[..., Callable[[], None]]) -> None:
-        """Record what it costs to tell of a step; outside of the backend's scope.
-
-        Args:
-            through: see `seconds_per_execution`.
-        """
+    def measure(self) -> None:
+        """Record what it costs to tell of a step; outside of the backend's scope."""
         # Those that do the same little work in each step; saving is no cost of a step.
         measured = [one for one in self.listeners if one.measured]
-        seconds = seconds_per_execution(
-            [self.clock, *measured], done=self.clock.done, through=through
-        )
+        seconds = seconds_per_execution([self.clock, *measured], done=self.clock.done)
         self.record.clock_s_per_step = seconds / self.training.steps_per_execution
 
     def end(self) -> None:
@@ -335,44 +325,8 @@ class Driver:
         for one in self.listeners:
             one.on_end()
 
-    def _read_totals(self) -> tuple[dict[str, float], LedgerDigest, tuple[LedgerDigest, ...]]:
-        """The epoch's training metrics by name, what all replicas were fed, and those here."""
-        totals, backend = self.training.totals, self.training.backend
-        here = totals.local_ledgers()
-        merged = totals.results()
-        if totals.fed is not None:
-            ids = fed_ids(merged.pop(totals.fed.name))
-            for one in self.listeners:
-                one.on_fed(self._epoch, ids)
-        ledger = merged.pop(totals.ledger.name)
-        fed = digest(ledger)
-        loss = float(merged.pop(totals.loss_sum.name)) / max(1, fed.count)
-        spec, train = self.training.spec, self.training.train
-        if spec.ablation != "no_input" and backend.capabilities.synchronous:
-            readers, ordered = backend.num_readers, totals.ordered
-            check_fed(ledger, spec, train, self._epoch, readers=readers, ordered=ordered)
-        return totals.told(merged, loss), fed, here
 
-    def _validate(self) -> tuple[dict[str, float], int]:
-        """The validation metrics by name, and how many examples they are over."""
-        training = self.training
-        training.backend.average_statistics(training.model)
-        if not training.workload.validates or isinstance(training.evaluate, NoEvaluation):
-            return {}, 0
-        self._stepping = "evaluating"
-        self.tell_phase("compiling" if self._epoch == training.first_epoch else "evaluating")
-        for one in self.listeners:
-            one.on_test_begin()
-        values, counted = training.evaluate()
-        assert training.evaluate.ledger is not None
-        readers = training.backend.num_readers
-        check_validated(training.evaluate.ledger, training.validation, self._epoch, readers=readers)
-        for one in self.listeners:
-            one.on_test_end(values)
-        return values, counted
-
-
-def _check_finite(epoch: int, train: dict[str, float], validation: dict[str, float]) -> None:
-    ended = {**train, **{f"val_{name}": value for name, value in validation.items()}}
-    if not np.isfinite(list(ended.values())).all():
-        raise DivergedError(f"epoch {epoch + 1} ended with {ended}")
+def _numbers(logs: dict[str, Any]) -> dict[str, float]:
+    """Those of the logs that are single numbers."""
+    values = {name: np.asarray(value) for name, value in (logs or {}).items()}
+    return {name: float(v.reshape(())) for name, v in values.items() if v.size == 1}

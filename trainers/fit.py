@@ -1,78 +1,450 @@
-"""Trains a workload on a backend with `Model.fit`."""
+"""One `ringside.fit`: Keras' own `fit` with its author's arguments, timed, recorded and saved."""
 
-from collections.abc import Callable
-from typing import Any
+import json
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
 
-from ringside_core.keras import VERSION, tf
-from trainers.driver import Driver
-from trainers.loop import loop
+import numpy as np
+
+from backends.base import Backend
+from ringside_core.keras import KERAS, VERSION, has_own_step, optimizers_of, tf
+from ringside_core.keras.part import in_python
+from ringside_core.specs import RecordInProgress, RefusalError, RunSpec
+from ringside_core.users_errors import in_one_line, refusals_as_they_are
+from ringside_core.workloads.without_horovod import without_reductions
+from trainers import checkpoint
+from trainers.artifacts import Checkpoint, savers
+from trainers.callback_state import CallbackState, Learned
+from trainers.callbacks import learned_by, of_this_process
+from trainers.checkpoint import Position, weights_digest
+from trainers.driver import Driver, Listener, Training
+from trainers.fit_call import FitCall
+from trainers.preemption import Preemption
+from trainers.reading import (
+    Reading,
+    arrays_in,
+    begins_again,
+    reading,
+    rows_of_arrays,
+    runs_python,
+)
+from trainers.resume import check_goes_on, restored
+from trainers.step import Steps
+from trainers.sync_proof import ReplicasDifferError, SyncProof
+from trainers.totals import Totals, updates_per_batch
+from trainers.workers import fit_by_workers
 
 
-def fit(driver: Driver) -> None:
-    """Train for the epochs of a prepared training (`trainers.prepare`)."""
-    training = driver.training
-    spec, model, backend = training.spec, training.model, training.backend
-    if (VERSION == 3 and training.updates_before) or not training.updates:
-        loop(driver)  # Keras 3 has no way to begin within an epoch; or nothing is left to make
-        return
-    driver.start()
-    # Begin within an epoch, as legacy Keras' own BackupAndRestore does; the public arguments know
-    # whole epochs only.
-    vars(model)["_maybe_load_initial_counters_from_ckpt"] = lambda steps, epoch: (
-        epoch,
-        training.updates_before,
-    )
+def train_call(
+    call: FitCall,
+    record: RecordInProgress,
+    steps: Steps,
+    *,
+    run_dir: Path,
+    number: int,
+    listeners: Sequence[Listener] = (),
+    watching: Sequence[Any] = (),
+    rebuilt: Callable[[], Any] | None = None,
+) -> Any:
+    """Train what an author asks for.
+
+    Args:
+        call: of `ringside.fit`.
+        record: of this process. It says how to run, and what is seen is written into it.
+        steps: of this process.
+        run_dir: where the chief puts checkpoints and logs.
+        number: of the training in its script, from 1.
+        listeners: called after those that save.
+        watching: Keras callbacks that change nothing, called last.
+        rebuilt: builds the model once more, to be exported; None: its author saves it.
+
+    Returns:
+        Keras' History.
+
+    Raises:
+        RefusalError: the model, its data or the checkpoint cannot be trained as the spec says.
+    """
+    spec, model, backend = record.spec, call.model, steps.backend
+    if not call.epochs:
+        return model.fit(**call.arguments)
+    if call.steps_per_epoch == 0:
+        raise _no_batch()
+    executions = _compiled_as(spec, model)
+    backend.prepare_model(model)
+    looks, learns = _agreed(call, backend)
+    steps.begin(model, at_tape=call.gradients == "tape", each_step=looks)
     with backend.scope():
-        model.fit(
-            backend.distribute(training.batches),
-            initial_epoch=training.first_epoch,
-            epochs=spec.epochs,
-            steps_per_epoch=training.steps_per_epoch,
-            callbacks=[_KerasAdapter(driver, training.updates_before)],
-            verbose=0,
+        make_variables(call)
+    position = restored(record, model, backend, run_dir)
+    again = begins_again(call.arguments)
+    workers = updates_per_batch(backend)
+    before = 0 if position.begun is None else position.begun.batches
+    held_out = call.arguments.get("validation_data")
+    data = Reading(again, position.place, held_out, before, held=spec.ablation == "no_input")
+    before_stop = 0 if position.place is None else position.place.of_epoch
+    data.of_epoch = call.steps_per_epoch or before_stop
+    if not backend.capabilities.synchronous:
+        _check_workers(spec, position)
+    training = Training(
+        spec=spec,
+        backend=backend,
+        model=model,
+        totals=Totals(model, steps),
+        epochs_left=call.epochs - position.epochs_done,
+        workers=workers,
+        first_epoch=position.epochs_done,
+        begun=position.begun,
+        updates_before=before,
+        steps_per_execution=executions,
+        feed=_feed(spec, call, number),
+        data=data,
+    )
+    check_goes_on(training, position)
+    record.goes_on = not again and "steps_per_epoch" in call.arguments
+    record.initial_digest = weights_digest(model) if model.built else ""
+    calls = _Calls(call, steps, position, stopped=position.ended and spec.resume_from != "auto")
+    record.warnings += calls.warnings
+    if position.place is not None and runs_python(call.arguments.get("x")):
+        record.warnings += (
+            "The data run Python. What it draws begins again at a restart, so the rows may not be "
+            "those that were due.",
         )
-    driver.measure(through_keras)
+    learned = calls.learned if learns else lambda: None
+    saving = savers(training, record, run_dir, rebuilt=rebuilt, learned=learned)
+    proved = backend.capabilities.synchronous and spec.ablation != "no_reduction"
+    proof = [SyncProof(record)] if proved else []
+    ending = [Preemption(one) for one in saving if isinstance(one, Checkpoint)]
+    driver = Driver(training, record, [*proof, *saving, *listeners, *ending])
+    calls.driver = driver
+    steps.on_last_step = driver.stop_clock
+    if position.epochs_done >= call.epochs:
+        data.leave_out(call.arguments.get("x"))
+        return call.no_history()
+    with (
+        Preemption.heard(ending),
+        reading(data, backend.strategy_here),
+        refusals_as_they_are(),
+    ):
+        driver.start()
+        try:
+            history = _fitted(call, calls, watching, position)
+        except ReplicasDifferError:
+            steps.check_replicas()  # what has let them part, if it is a variable of the step
+            raise
+    backend.average_statistics(model)
+    if driver.clock.done:
+        driver.measure()
     driver.end()
+    if proved:
+        steps.check_replicas()
+    return history
 
 
-class _StepAdapter(tf.keras.callbacks.Callback):
-    """Calls a function with the updates done after each of Keras' calls of the training step."""
+def _fitted(call: FitCall, calls: "_Calls", watching: Sequence[Any], position: Position) -> Any:
+    training = calls.driver.training
+    model, first = call.model, call.first_epoch + position.epochs_done
+    if VERSION == 2:
+        # Begin within an epoch, as legacy Keras' own BackupAndRestore does: its data are those of
+        # all epochs. Private: 2.21.
+        vars(model)["_maybe_load_initial_counters_from_ckpt"] = lambda steps, epoch: (
+            first,
+            training.updates_before,
+        )
+    own = of_this_process(call.callbacks, model, training.backend)
+    given = call.given(callbacks=[_First(calls), *own, calls, *watching], verbose=0)
+    if VERSION == 3:  # legacy Keras repeats arrays for the epochs that it is asked for
+        given = given.given(initial_epoch=first)
+    elif isinstance(call.arguments.get("x"), tf.data.Dataset) and (
+        call.steps_per_epoch is None and training.steps_per_epoch is not None
+    ):
+        # Legacy Keras knows by now how long an epoch is. Else it would look behind its end again,
+        # and the optimizer would count that as an update.
+        size = training.steps_per_epoch
+        sized = call.arguments["x"].take(size)
+        given = given.given(x=sized.apply(tf.data.experimental.assert_cardinality(size)))
+    try:
+        if not training.backend.capabilities.synchronous:
+            watchers, own_arguments = given.arguments.pop("callbacks"), given.arguments
+            return fit_by_workers(
+                cast("Any", training.backend),
+                model,
+                own_arguments,
+                data=training.data,
+                callbacks=watchers,
+                on_rows=training.totals.note_rows,
+            )
+        with training.backend.scope():
+            return model.fit(**given.arguments)
+    except ValueError as error:
+        if "Empty logs" in str(error):  # legacy Keras'
+            raise _no_batch(resumed=position.begun is not None) from None
+        raise
+    finally:
+        vars(model).pop("_maybe_load_initial_counters_from_ckpt", None)
 
-    def __init__(self, step: Callable[[int], None], done: int) -> None:
+
+class _Quiet(tf.keras.callbacks.Callback):
+    def __init__(self) -> None:
         super().__init__()
         # It reads no logs. Unsaid, Keras would copy them to the host after every step.
         self._supports_tf_logs = True
-        self._step = step
-        self._before_epoch = done  # updates of this run before the epoch's number 0
-
-    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """`batch` is the number, in its epoch, of the last update made."""
-        self._step(self._before_epoch + batch + 1)
 
 
-class _KerasAdapter(_StepAdapter):
-    """Lets `Model.fit` drive a training."""
+class _First(_Quiet):
+    """Called before the author's callbacks: the last step of an epoch is over."""
 
-    def __init__(self, driver: Driver, updates_before: int) -> None:
-        super().__init__(driver.step, -updates_before)
-        self._driver = driver
+    def __init__(self, calls: "_Calls") -> None:
+        super().__init__()
+        self._calls = calls
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """The author's callbacks have changed nothing yet."""
+        self._calls.keep()
+
+    def on_test_begin(self, logs: Any = None) -> None:
+        """The clock does not time an evaluation."""
+        self._calls.driver.stop_clock()
+        self._calls.driver.tell_phase("evaluating")
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Nor what callbacks do then."""
+        self._calls.driver.stop_clock()
+
+
+class _Calls(_Quiet):
+    """Called after the author's callbacks: lets the driver follow Keras' `fit`.
+
+    Attributes:
+        warnings: of what callbacks have not learned at a restart.
+    """
+
+    driver: Driver
+
+    def __init__(self, call: FitCall, steps: Steps, position: Position, *, stopped: bool) -> None:
+        super().__init__()
+        self._call, self._steps, self._backend = call, steps, steps.backend
+        self._learning = Learned(call.callbacks, call.model)
+        self._state: CallbackState | None = None
+        self._values: list[Any] = []
+        self._before_epoch = 0  # updates of this run before the epoch's number 0
+        self._begun_at = 0  # updates of this run when the epoch began
+        resumed = position.epochs_done or position.begun is not None
+        self.warnings: tuple[str, ...] = ()
+        if resumed:
+            self._state, self.warnings = learned_by(
+                call.callbacks, position.learned, call.model, stopped=stopped
+            )
+
+    def learned(self) -> CallbackState:
+        """What the author's callbacks have learned until now."""
+        return self._learning.state(stops=False)
+
+    def keep(self) -> None:
+        """Keep what a model that goes on holds: callbacks change it where they begin."""
+        if self._state is not None:
+            self._values = checkpoint.values_in(checkpoint.snapshot(self._call.model))
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """What callbacks do to a model that goes on was done before the checkpoint."""
+        if self._state is not None:
+            self._put_back()
+        self._learning.begin()
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """Begin it."""
-        self._driver.begin_epoch(epoch)
+        training = self.driver.training
+        number = epoch - self._call.first_epoch
+        resumed = training.begun is not None and number == training.first_epoch
+        if self._state is not None and resumed:
+            self._put_back()
+        self._state = None
+        self._before_epoch = self._begun_at = self.driver.clock.done
+        if resumed:
+            self._before_epoch -= training.updates_before
+        self.driver.begin_epoch(number)
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """`batch` is the number, in its epoch, of the last update made."""
+        driver = self.driver
+        training, end = driver.training, batch + 1
+        workers = training.workers
+        if training.steps_per_epoch is not None:  # Keras 3 counts a short last execution as whole
+            end = min(end, training.steps_per_epoch // workers)
+        done = self._before_epoch + end * workers
+        training.data.read += (done - driver.clock.done) // workers
+        training.totals.put_before()
+        driver.step(done)
+        if self._steps.each_step:  # only then does a callback look at batches
+            self._agree_to_stop()
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """End it."""
-        self._driver.end_epoch()
-        self._before_epoch = self._driver.clock.done
+        self._agree_to_stop()
+        # As a checkpoint will hold them: a replica without rows goes on from its own otherwise.
+        self._backend.average_statistics(self.model)
+        driver = self.driver
+        training, done = driver.training, driver.clock.done
+        if done == self._begun_at:
+            if not driver.record.epochs:
+                raise _no_batch(resumed=training.begun is not None)
+            return  # the data ran out before it: Keras says so
+        data = training.data
+        data.of_epoch = data.of_epoch or (done - self._before_epoch) // training.workers
+        driver.end_epoch(logs or {})
+
+    def _agree_to_stop(self) -> None:
+        """One process that stopped alone would leave the others waiting in a collective."""
+        if self._backend.size > 1:
+            wanted = np.array([float(self.model.stop_training)])
+            self.model.stop_training = bool(self._backend.all_reduce(wanted, "max")[0])
+
+    def _put_back(self) -> None:
+        assert self._state is not None
+        checkpoint.put(self._values, self.model, self._backend)
+        with self._backend.scope():
+            self._learning.restore(self._state)
 
 
-def through_keras(step: Callable[[int], None], done: int) -> Callable[[], None]:
-    """A function that tells of a step as Keras does."""
-    called = tf.keras.callbacks.CallbackList([_StepAdapter(step, done)])
+def _no_batch(*, resumed: bool = False) -> RefusalError:
+    if resumed:
+        return RefusalError(
+            "A training goes on within an epoch that has a batch left.",
+            received="a checkpoint behind the last one, of data whose number was not known",
+            advice=f"Go on from the checkpoint before it: --resume-from …/{checkpoint.BEFORE}.",
+        )
+    return RefusalError(
+        "A training needs a batch.",
+        received="data of which no batch is left",
+        advice="Look whether drop_remainder, filter or skip leaves nothing.",
+    )
 
-    def tell() -> None:
-        called.on_train_batch_begin(-1)
-        called.on_train_batch_end(-1, {})
 
-    return tell
+def _compiled_as(spec: RunSpec, model: Any) -> int:
+    """Let the knobs of the run be those of the model; returns its updates in one execution."""
+    if spec.jit_compile:
+        setattr(model, "_jit_compile" if VERSION == 2 else "jit_compile", True)
+    if VERSION == 3:
+        model.steps_per_execution = max(spec.steps_per_execution, model.steps_per_execution)
+        return int(model.steps_per_execution)
+    if spec.steps_per_execution > 1:
+        model._steps_per_execution.assign(spec.steps_per_execution)
+    return int(model._steps_per_execution.numpy())
+
+
+def _check_workers(spec: RunSpec, position: Position) -> None:
+    if spec.checkpoint_steps is not None or position.begun is not None:
+        raise RefusalError(
+            "Workers that update on their own are saved at the end of an epoch.",
+            received="a checkpoint within an epoch",
+            advice="Leave out --checkpoint-steps.",
+        )
+
+
+def _agreed(call: FitCall, backend: Backend) -> tuple[bool, bool]:
+    """Whether any process has callbacks that look at batches, and whether any has callbacks.
+
+    Raises:
+        RefusalError: processes have different numbers of batches.
+    """
+    looks = any(map(KERAS.looks_at_steps, call.callbacks))
+    batches = -1 if call.steps_per_epoch is None else call.steps_per_epoch
+    own = np.array([looks, bool(call.callbacks), batches, -batches], np.float64)
+    looks, learns, most, fewest = backend.all_reduce(own, "max")
+    if most != -fewest:
+        raise RefusalError(
+            "Every process must read the same batches.",
+            received=f"{int(-fewest)} batches in an epoch of one process, {int(most)} of another",
+            advice="Give each process all data: Ringside divides each batch among the replicas.",
+        )
+    return bool(looks), bool(learns)
+
+
+def make_variables(call: FitCall) -> None:
+    """Make the variables that the first step would make: replicas begin with the same ones.
+
+    The step is traced on data of the same form, of which nothing is read.
+
+    Raises:
+        RefusalError: the data's form is not known before they are read.
+    """
+    model = call.model
+    first, *others = optimizers_of(model)
+    unbuilt = [layer for layer in model._flatten_layers() if not layer.built]
+    if not (unbuilt or others or has_own_step(model)):
+        KERAS.build_optimizer(first, KERAS.trainable_of(model))
+        return
+    form, error = _form_of(call.arguments), ""
+    if form is not None:
+        _check_without_horovod(model, form)
+        step = partial(model.distribute_strategy.run, model.train_step)
+        function = tf.function(lambda batch: step(args=(batch,)))
+        try:
+            with refusals_as_they_are():
+                function.get_concrete_function(form)
+        except RefusalError:
+            raise
+        except Exception as found:  # an author's eager step may be none for a graph
+            error = in_one_line(found)
+            if not (unbuilt and model.run_eagerly):
+                raise
+        else:
+            return
+    if unbuilt:
+        raise RefusalError(
+            "A model must have weights before its first step, or data whose form is known.",
+            received=error or f"{unbuilt[0].name}, which has none yet, and a generator",
+            advice="Call the model once on a batch, within ringside.scope(): model(x[:1]).",
+        )
+
+
+def _check_without_horovod(model: Any, form: Any) -> None:
+    """Refuse a step of the author's that reduces itself; under a strategy Horovod would not run."""
+    if not has_own_step(model) or tf.distribute.has_strategy():
+        return
+    step = in_python(type(model).train_step)
+    try:
+        with refusals_as_they_are(), without_reductions():
+            alone = tf.function(lambda batch: step(model, batch))
+            alone.get_concrete_function(form)
+    except RefusalError:
+        raise
+    except Exception:  # the training's own trace says what is wrong
+        return
+
+
+def _form_of(arguments: dict[str, Any]) -> Any:
+    """The form of a batch, with any number of rows; None: not known before one is read."""
+    x = arguments.get("x")
+    if isinstance(x, tf.data.Dataset):
+        return x.element_spec
+    if isinstance(x, tf.keras.utils.Sequence):
+        batch = x[0]  # as Keras itself looks at it
+    elif rows_of_arrays(arguments) is not None:
+        given = tuple(arrays_in(arguments).values())
+        alone = len(given) == 1 and not isinstance(x, tuple | list)
+        batch = tf.nest.map_structure(lambda a: a[:1], given[0] if alone else given)  # as Keras
+    else:
+        return None
+
+    def of_rows(array: Any) -> Any:
+        kind = tf.convert_to_tensor(array)
+        floats = kind.dtype.is_floating
+        return tf.TensorSpec(
+            [None, *kind.shape[1:]], tf.keras.backend.floatx() if floats else kind.dtype
+        )
+
+    return tf.nest.map_structure(of_rows, batch)
+
+
+def _feed(spec: RunSpec, call: FitCall, number: int) -> str:
+    found = {
+        "workload": spec.workload,
+        "fit": number,
+        "seed": spec.seed,
+        "global_batch": spec.global_batch,
+        "precision": spec.precision,
+        "gradients": call.gradients,
+    }
+    return json.dumps(found, sort_keys=True)

@@ -6,9 +6,16 @@ from contextlib import contextmanager
 from backends import make_backend
 from backends.base import Backend
 from backends.devices import inter_op_threads, intra_op_threads
-from ringside_core.keras import set_floatx, tf
+from ringside_core.keras import KERAS, tf
 from ringside_core.readings.process import cpu_seconds
-from ringside_core.specs import RecordInProgress, Surroundings
+from ringside_core.specs import (
+    REFERENCE,
+    RecordInProgress,
+    RunSpec,
+    Surroundings,
+    Topology,
+    backend_options,
+)
 
 
 @contextmanager
@@ -36,7 +43,7 @@ def started(
         tf.config.threading.set_intra_op_parallelism_threads(intra)
     if inter := inter_op_threads(spec):
         tf.config.threading.set_inter_op_parallelism_threads(inter)
-    set_floatx(spec.precision, spec.policy)
+    KERAS.set_floatx(spec.precision, spec.policy)
     if verifies:
         # A GPU multiplies float32 with the 10 bits of TensorFloat-32, and chooses its algorithms
         # by timing them. So the serial run parted from itself by 7e-5 on an H200, and nothing
@@ -53,3 +60,19 @@ def started(
             yield None
         else:
             yield backend
+
+
+def trained_on(spec: RunSpec, backend: Backend) -> Backend:
+    """The backend to train on: the started one, or the serial one if the ablation says `unused`.
+
+    The started one then keeps its threads, connections and devices, but does nothing.
+    """
+    if spec.ablation != "unused":
+        return backend
+    plain = spec.replace(
+        backend=REFERENCE,
+        options=backend_options(REFERENCE, {}),
+        topology=Topology(),
+        ablation="none",
+    )
+    return make_backend(plain, Surroundings())  # nothing of it needs to be started

@@ -2,59 +2,22 @@
 
 import dataclasses
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from backends.base import Backend
-from ringside_core.keras import compiled_metrics, generator_of, tf, told_as
-from ringside_core.specs import AUTO, InputShard, RecordInProgress, RefusalError, RunSpec
-from ringside_core.workloads.pipeline import Pipeline
+from ringside_core.keras import KERAS, tf
+from ringside_core.specs import AUTO, RecordInProgress, RefusalError
 from trainers import checkpoint
 from trainers.checkpoint import Position
 from trainers.driver import Training
-from trainers.ledger import tagged
 
-# Fields of PipelineOptions that change how fast batches come, but not which.
-_SPEED_ONLY = {"parallel_map", "prefetch"}
 # Fields of `feed` by which a run knows its checkpoint at the end of an epoch.
-_WHOSE = ("workload", "seed", "global_batch", "examples", "data_digest")
+_WHOSE = ("workload", "seed", "global_batch")
 # What the chief tells in the place of a checkpoint's number.
 _NONE, _DAMAGED = -1, -2
-
-
-def feed(training: Training) -> str:
-    """What must not change within an epoch, as JSON: its examples, and how they are used."""
-    if training.feed:
-        return training.feed
-    spec, workload, train = training.spec, training.workload, training.train
-    found = {
-        "workload": workload.name,
-        "loss": tf.nest.map_structure(_name, workload.loss),
-        "metrics": [told_as(metric) for metric in compiled_metrics(training.model).metrics],
-        "precision": spec.precision,
-        "learning_rate_rule": spec.learning_rate_rule.model_dump(),
-        "gradient_accumulation_steps": spec.gradient_accumulation_steps,
-        "global_batch": spec.global_batch,
-        "seed": spec.seed,
-        "examples": train.num_examples,
-        "data_digest": train.data_digest,
-        **spec.pipeline.model_dump(exclude=_SPEED_ONLY),
-        "shuffle": train.shuffles,
-        "steps_per_epoch": train.prepared.steps_per_epoch,
-    }
-    if spec.pipeline.shard != "batch":
-        found["readers"] = training.backend.num_readers
-    return json.dumps(found, sort_keys=True)
-
-
-def _name(loss: Any) -> str:
-    """The name of a loss, which is given as a name, a function or an object."""
-    if isinstance(loss, str):
-        return loss
-    return str(getattr(loss, "name", None) or getattr(loss, "__name__", type(loss).__name__))
 
 
 def restored(record: RecordInProgress, model: Any, backend: Backend, run_dir: Path) -> Position:
@@ -114,7 +77,7 @@ def _is_of_parts(layer: Any) -> bool:
         return not getattr(layer, "synchronized", False)
     # A recurrent layer can draw, and most do not.
     asked = getattr(layer, "dropout", 1), getattr(layer, "recurrent_dropout", 0)
-    return generator_of(layer) is not None and any(asked)
+    return KERAS.draws(layer) and any(asked)
 
 
 def _newest(record: RecordInProgress, backend: Backend, run_dir: Path) -> Path | None:
@@ -161,9 +124,9 @@ def check_goes_on(training: Training, position: Position) -> None:
     begun = training.begun
     if begun is None:
         if training.spec.resume_from == AUTO and position.feed is not None:
-            _check_whose(json.loads(feed(training)), json.loads(position.feed))
+            _check_whose(json.loads(training.feed), json.loads(position.feed))
         return
-    now, then = json.loads(feed(training)), json.loads(begun.feed)
+    now, then = json.loads(training.feed), json.loads(begun.feed)
     if differing := sorted(name for name in {*now, *then} if now.get(name) != then.get(name)):
         raise RefusalError(
             "A begun epoch must go on as it began.",
@@ -176,12 +139,6 @@ def check_goes_on(training: Training, position: Position) -> None:
             "A begun epoch that is to be saved again must go on where an execution begins.",
             received=f"{done} updates done, steps_per_execution={spec.steps_per_execution}",
             advice="Leave --checkpoint-steps away, or use a divisor of the updates done.",
-        )
-    if spec.ledger == "full" and begun.fed is None:
-        raise RefusalError(
-            "A full ledger of a begun epoch needs that of its beginning.",
-            received="a checkpoint without one",
-            advice="Use --ledger digest, or a checkpoint at the end of an epoch.",
         )
 
 
@@ -198,18 +155,3 @@ def _check_whose(now: dict[str, Any], then: dict[str, Any]) -> None:
 
 def _changes(now: dict[str, Any], then: dict[str, Any], names: list[str]) -> str:
     return ", ".join(f"{name}={now.get(name)}, was {then.get(name)}" for name in names)
-
-
-def reader(spec: RunSpec, train: Pipeline, position: Position) -> Callable[[InputShard], Any]:
-    """A function: input shard → batches of one replica, from this position on."""
-    first = 0 if position.begun is None else position.begun.batches
-
-    def read(shard: InputShard) -> Any:
-        batches = train.dataset(shard, first_epoch=position.epochs_done, first_step=first)
-        if spec.ledger != "full":
-            return batches
-        replicas = train.plan.num_replicas // shard.count
-        per_epoch = train.shares.reader_batches(shard) * replicas
-        return tagged(batches, shard, per_epoch=per_epoch, first=first * replicas)
-
-    return read

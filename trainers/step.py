@@ -12,23 +12,14 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from backends.base import Backend, statistics
-from ringside_core.keras import (
-    VERSION,
-    as_in_this_thread,
-    has_own_step,
-    is_of_keras,
-    optimizers_of,
-    raw,
-    tf,
-    variables_of,
-)
+from ringside_core.keras import KERAS, VERSION, has_own_step, is_of_keras, optimizers_of, tf
 from ringside_core.keras.draws import Draws, drawing
 from ringside_core.keras.part import Part, floating, here, in_python, times
 from ringside_core.specs import RefusalError
 from trainers.reading import read_the_same
 from trainers.row_ledger import RowLedger
 from trainers.rows import block, cut, gathered
-from trainers.workers import EPOCH_LOGS, as_it_is, build_symbolically, take
+from trainers.workers import as_it_is, build_symbolically, take
 
 if TYPE_CHECKING:
     from backends.tf_distribute.parameter_server import ParameterServer
@@ -93,7 +84,7 @@ class Steps:
         self.take(model)
         self.at_tape, self.each_step = at_tape, each_step
         self.used.clear()
-        self._settle = as_in_this_thread(lambda: None)
+        self._settle = KERAS.as_in_this_thread(lambda: None)
         model.train_function = model.test_function = None  # they were traced for another training
 
     def on_rows(
@@ -218,8 +209,8 @@ class Steps:
         """
         used = dict(self.used)
         for model in self._models if not used else ():  # of eager steps it is not known
-            optimizers = [v for x in optimizers_of(model) for v in variables_of(x)]
-            used |= {id(v): v for v in (*map(raw, model.variables), *optimizers)}
+            optimizers = [v for x in optimizers_of(model) for v in KERAS.variables_of(x)]
+            used |= {id(v): v for v in (*map(KERAS.raw, model.variables), *optimizers)}
         kept = {id(v) for model in self._models for v in statistics(model)} & used.keys()
         ledger = None if self.tiled or not kept else self.ledger
         if ledger is not None and ledger.read()[0] and not ledger.least():
@@ -260,7 +251,7 @@ class Steps:
     def take(self, model: Any) -> None:
         """Let Keras' own `fit`, `evaluate` and `predict` of a model work on rows."""
         held = vars(model)
-        self._settle = as_in_this_thread(lambda: None)
+        self._settle = KERAS.as_in_this_thread(lambda: None)
         if _TAKEN in held:
             return
         held[_TAKEN] = True
@@ -315,7 +306,7 @@ class Steps:
                 self._evaluating = False
 
         held["evaluate"], held["train_on_batch"] = averaged, merged_at_once
-        held[EPOCH_LOGS[VERSION]] = partial(self._epoch_logs, model)
+        held[KERAS.epoch_logs] = partial(self._epoch_logs, model)
         held["get_metrics_result"] = with_metrics(model.get_metrics_result)
 
     def _predict(self, predict: Callable[[Any], Any], batch: Any) -> Any:
@@ -333,8 +324,8 @@ class Steps:
     def _epoch_logs(self, model: Any, logs: Any) -> Any:
         """What Keras tells of an epoch or an evaluation, from the logs of its last step."""
         self.on_last_step()
-        states = [raw(v) for metric in model.metrics for v in metric.variables]
-        said = getattr(type(model), EPOCH_LOGS[VERSION]).__get__(model)
+        states = [KERAS.raw(v) for metric in model.metrics for v in metric.variables]
+        said = getattr(type(model), KERAS.epoch_logs).__get__(model)
         read = type(model).get_metrics_result.__get__(model)
         own = self._evaluating or self._merges(model)
 
@@ -345,7 +336,7 @@ class Steps:
         return self.backend.with_summed(states, numbers)
 
     def _take_metrics(self, model: Any) -> None:
-        containers = [getattr(model, name, None) for name in _CONTAINERS[VERSION]]
+        containers = [getattr(model, name, None) for name in KERAS.containers]
         for metric in model.metrics:
             if not any(metric is container for container in containers):
                 self.take_metric(metric)
@@ -390,7 +381,7 @@ class Steps:
             part = here()
             if part is None:
                 return upstream(*args, **kwargs)
-            states = [raw(v) for v in metric.variables]
+            states = [KERAS.raw(v) for v in metric.variables]
             of_rows = any(map(_has_rows, (*args, *kwargs.values())))
             whole = by_author and of_rows
             undone = (part.tiled and of_rows) or _may_be_none(part.n, part.size * self.passes)
@@ -430,7 +421,7 @@ class Steps:
 
         def summed(part: Part) -> Any:
             """Of a strategy's metrics, legacy Keras does it."""
-            states = [raw(v) for v in metric.variables]
+            states = [KERAS.raw(v) for v in metric.variables]
             own = [tf.identity(v) for v in states]
             with part.together():
                 totals = part.total(own)
@@ -480,7 +471,3 @@ def _not_added(gradients: list[Any], variables: list[Any], upstream: Any) -> lis
 
 
 _TAKEN, _MERGED_AT_ONCE = "_ringside_taken", "_ringside_merged_at_once"
-_CONTAINERS = {
-    2: ("compiled_loss", "compiled_metrics"),
-    3: ("_compile_loss", "_compile_metrics"),
-}

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backends.base import Backend
-from ringside_core.keras import optimizers_of, trainable_of
+from ringside_core.keras import KERAS, optimizers_of
 from ringside_core.specs import EpochRecord, RecordInProgress, RefusalError
 from trainers.driver import DivergedError, Listener
 
@@ -83,7 +83,7 @@ class SyncProof(Listener):
     def _weights(self) -> list[NDArray[Any]]:
         """The trainable weights of the first replica of this process."""
         local_values = self.training.backend.local_values
-        return [local_values(v)[0] for v in trainable_of(self.training.model)]
+        return [local_values(v)[0] for v in KERAS.trainable_of(self.training.model)]
 
 
 def check_replicas_equal(model: Any, backend: Backend, initial: list[NDArray[Any]]) -> float:
@@ -102,7 +102,7 @@ def check_replicas_equal(model: Any, backend: Backend, initial: list[NDArray[Any
         ReplicasDifferError: in every process, naming the worst variable.
     """
     deviations, changes, numbers = [], [], True
-    for variable, start in zip(trainable_of(model), initial, strict=True):
+    for variable, start in zip(KERAS.trainable_of(model), initial, strict=True):
         local = [np.asarray(value, np.float64) for value in backend.local_values(variable)]
         reference = np.asarray(backend.broadcast(local[0]))
         # numpy's maximum, not Python's, which would pass over a NaN
@@ -114,7 +114,7 @@ def check_replicas_equal(model: Any, backend: Backend, initial: list[NDArray[Any
     *worst, diverged = backend.all_reduce(np.array([*deviations, float(not numbers)]), "max")
     if diverged:
         raise DivergedError("weights are no longer numbers")
-    for variable, deviation, change in zip(trainable_of(model), worst, changes, strict=True):
+    for variable, deviation, change in zip(KERAS.trainable_of(model), worst, changes, strict=True):
         if not deviation <= TOLERANCE * change:  # so that NaN fails too
             raise ReplicasDifferError(
                 f"the replicas' weights differ by {deviation:.3g} in {variable.name}, which has "

@@ -15,7 +15,7 @@ from typing import Any
 
 from backends.base import Backend
 from backends.tf_distribute.parameter_server import ParameterServer
-from ringside_core.keras import VERSION, count_step, tf
+from ringside_core.keras import KERAS, VERSION, tf
 from ringside_core.specs import RefusalError
 from trainers.reading import Place, Reading, begins_again
 from trainers.rows import cut
@@ -55,7 +55,6 @@ def fit_by_workers(
         [20, 20]
     """
     take(backend, model)
-    backend.wrap_optimizer(model.optimizer)  # refuses what a strategy cannot do
     if model.run_eagerly:
         raise RefusalError(
             "A worker runs the graph of a step.",
@@ -142,7 +141,7 @@ class _Training(tf.keras.callbacks.Callback):
     def replacing_keras(self) -> Iterator[None]:
         """Within this block Keras' `fit` trains by workers."""
         model, held, strategy = self._trained, vars(self._trained), self._backend.strategy
-        name = EPOCH_LOGS[VERSION]
+        name = KERAS.epoch_logs
         replaced = {
             "make_train_function": self._make_train_function,
             name: partial(self._epoch_logs, getattr(model, name)),
@@ -196,7 +195,8 @@ class _Training(tf.keras.callbacks.Callback):
 
         def step(batch: Any) -> Any:
             logs = model.train_step(batch)
-            count_step(model)
+            if VERSION == 2:  # TensorBoard's callback reads it
+                model._train_counter.assign_add(1)
             return logs
 
         def run(batch: Any) -> Any:
@@ -349,5 +349,3 @@ _IN_PYTHON = {"PyFunc", "PyFuncStateless", "EagerPyFunc", "GeneratorDataset"}
 _SEED = 1_383_624_295
 # The first input that is a seed.
 _SEEDS = {"Shuffle": 2, "RandomDataset": 0, "AnonymousSeedGenerator": 0}
-# The method of a model by which Keras says what it tells of an epoch, from its last step's logs.
-EPOCH_LOGS = {2: "_validate_and_get_metrics_result", 3: "_get_metrics_result_or_logs"}

@@ -17,8 +17,8 @@ from backends.tf_distribute.multi_worker_mirrored import take_place
 from backends.tf_distribute.serving import hear_over, serve_until_over, tell_over
 from backends.tf_distribute.sharded_coordinator import ShardedCoordinator
 from backends.tf_distribute.strategy import StrategyBackend
-from ringside_core.keras import VERSION, tf
-from ringside_core.specs import InputShard, PreemptedError, RefusalError
+from ringside_core.keras import tf
+from ringside_core.specs import PreemptedError, RefusalError
 from ringside_core.specs.cluster import ClusterTask
 from ringside_core.specs.options import ParameterServerOptions
 
@@ -137,39 +137,6 @@ class ParameterServer(StrategyBackend):
     def step_ends(self) -> list[float] | None:
         """When each step of this epoch was finished, as the coordinator learned it."""
         return sorted(self.coordinator.finished_at)
-
-    def distribute(self, dataset_fn: Callable[[InputShard], Any]) -> Any:
-        """A creator: the function is traced on the coordinator and runs on each worker."""
-
-        def make(_: Any) -> Any:
-            return dataset_fn(self.coordinator.current_shard)
-
-        # Only legacy Keras' `fit` takes a creator, and knows coordinators.
-        return tf.keras.utils.experimental.DatasetCreator(make) if VERSION == 2 else make
-
-    def stepper(
-        self, step: Callable[[Any], Any], dataset_fn: Callable[[InputShard], Any]
-    ) -> Callable[[int], None]:
-        """The workers take steps in turn; the number of steps is the sum over all workers."""
-        schedule = super().stepper(step, dataset_fn)
-
-        def run(steps: int) -> None:
-            self.coordinator.start_over()
-            schedule(steps)
-            self.coordinator.join()
-
-        return run
-
-    def _iterator(self, batches: Any) -> Any:
-        """An iterator on each worker."""
-        return iter(
-            self.coordinator.create_per_worker_dataset(
-                lambda: self.strategy.distribute_datasets_from_function(batches)
-            )
-        )
-
-    def _call(self, function: Callable[..., Any], *arguments: Any) -> None:
-        self.coordinator.schedule(function, args=arguments)
 
     def all_reduce(self, value: Any, reduction: Reduction = "sum") -> NDArray[Any]:
         """Only the coordinator has values: they are returned unchanged."""

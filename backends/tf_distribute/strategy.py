@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from backends.base import Backend, GradientReduction, statistics
-from ringside_core.keras import VERSION, change_reduction, raw, tf
+from backends.base import Backend, statistics
+from ringside_core.keras import KERAS, VERSION, optimizers_of, tf
 from ringside_core.keras.part import here
-from ringside_core.specs import InputShard, RefusalError
+from ringside_core.specs import RefusalError
 
 
 class StrategyBackend(Backend):
@@ -46,16 +46,6 @@ class StrategyBackend(Backend):
         with self.strategy.scope():
             yield
 
-    def distribute(self, dataset_fn: Callable[[InputShard], Any]) -> Any:
-        """One input pipeline for each process, each giving its replicas their batches in turn."""
-
-        def for_pipeline(context: Any) -> Any:
-            return dataset_fn(
-                InputShard(index=context.input_pipeline_id, count=context.num_input_pipelines)
-            )
-
-        return keeping_iterators(self.strategy.distribute_datasets_from_function(for_pipeline))
-
     def average_statistics(self, model: Any) -> None:
         """To read a variable of kind MEAN gives the mean over replicas; to assign sets all."""
         if self.num_replicas == 1 or not self.capabilities.synchronous:
@@ -64,45 +54,17 @@ class StrategyBackend(Backend):
             for variable in statistics(model):
                 variable.assign(variable.numpy())
 
-    def wrap_optimizer(self, optimizer: Any, *, by_tape: bool = False) -> Any:
+    def prepare_model(self, model: Any) -> None:
         """Refuse what Keras 3 would end in the first step."""
-        one = getattr(optimizer, "inner_optimizer", optimizer)
-        asked = [name for name in _IN_A_CONDITION if VERSION == 3 and getattr(one, name, None)]
-        if asked:
-            raise RefusalError(
-                "An optimizer of Keras 3 cannot do this under tf.distribute.",
-                received=asked[0],
-                advice="Leave it out. --gradient-accumulation-steps accumulates under every "
-                "backend.",
-            )
-        return super().wrap_optimizer(optimizer, by_tape=by_tape)
-
-    def _summed(self, optimizer: Any, gradients: list[Any], variables: list[Any]) -> list[Any]:
-        """Legacy Keras sums when it applies; Keras 3 would clip before that."""
-        del optimizer, variables
-        there = [one for one in gradients if one is not None]
-        if VERSION == 2 or not there:
-            return gradients
-        context = tf.distribute.get_replica_context()
-        reduced = iter(context.all_reduce(tf.distribute.ReduceOp.SUM, there))
-        return [None if one is None else next(reduced) for one in gradients]
-
-    def all_gather(self, rows: Any) -> Any:
-        """Replicas may have different numbers of rows."""
-        return tf.distribute.get_replica_context().all_gather(rows, axis=0)
-
-    def all_sum(self, tensor: Any) -> Any:
-        """As Keras sums gradients."""
-        return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, tensor)
-
-    def replica_number(self) -> Any:
-        """A process may hold several replicas; the first one stands for them outside of a step."""
-        context = tf.distribute.get_replica_context()
-        return 0 if context is None else context.replica_id_in_sync_group
-
-    def change_reduction(self, optimizer: Any, reduction: GradientReduction) -> None:
-        """Keras has divided the gradients by the number of replicas, for their sum."""
-        change_reduction(optimizer, reduction)
+        for optimizer in optimizers_of(model) if VERSION == 3 else ():
+            inner = getattr(optimizer, "inner_optimizer", optimizer)
+            if asked := [name for name in _IN_A_CONDITION if getattr(inner, name, None)]:
+                raise RefusalError(
+                    "An optimizer of Keras 3 cannot do this under tf.distribute.",
+                    received=asked[0],
+                    advice="Leave it out. --gradient-accumulation-steps accumulates under every "
+                    "backend.",
+                )
 
     @property
     def in_strategy(self) -> bool:
@@ -158,34 +120,9 @@ class StrategyBackend(Backend):
         return True
 
     def _local_results(self, variable: Any) -> tuple[Any, ...]:
-        results: tuple[Any, ...] = self.strategy.experimental_local_results(raw(variable))
+        results: tuple[Any, ...] = self.strategy.experimental_local_results(KERAS.raw(variable))
         return results
 
 
-def keeping_iterators(batches: Any) -> Any:
-    """A distributed dataset that keeps its newest iterator until the next one is made.
-
-    The strategy adds datasets for each device, and TensorFlow runs an autotuner for them that
-    nobody can turn off. To free their iterator, TensorFlow waits for the autotuner's present
-    period. It doubles from 10 ms to a minute while the iterator lives (`Model::OptimizeLoop`), so
-    `fit` would return that much later. The last iterator is never freed: the process ends with
-    `os._exit`.
-    """
-    key = id(batches)
-
-    class Keeping(type(batches)):  # type: ignore[misc]
-        def __iter__(self) -> Any:
-            iterator = super().__iter__()
-            _NEWEST_ITERATOR[key] = (
-                self,
-                iterator,
-            )  # also the dataset, so that its id is not used again
-            return iterator
-
-    batches.__class__ = Keeping
-    return batches
-
-
-# It asks for them within a condition, where a strategy cannot go on.
+# Keras 3's optimizer asks for them within a condition, where a strategy cannot go on.
 _IN_A_CONDITION = ("gradient_accumulation_steps", "ema_overwrite_frequency")
-_NEWEST_ITERATOR: dict[int, tuple[Any, Any]] = {}

@@ -28,23 +28,13 @@ from ringside.verify.trial_request import (
     TrialRequest,
     trace_file,
 )
-from ringside_core.keras import (
-    lowest_bits,
-    on_apply,
-    optimizer_variables,
-    optimizers_of,
-    raw,
-    slot_names,
-    tf,
-    trainable_of,
-    weights_of,
-)
+from ringside_core.keras import KERAS, lowest_bits, optimizer_variables, optimizers_of, tf
 from ringside_core.keras.draws import Draws, drawing
 from ringside_core.specs import RecordInProgress
 from ringside_core.users_errors import of_users
 from ringside_core.workloads.registry import fit_number
 from ringside_core.workloads.script import ScriptIsOver
-from trainers.authors_fit import make_variables, train_call
+from trainers.fit import make_variables, train_call
 from trainers.fit_call import FitCall
 from trainers.row_ledger import RowLedger
 from trainers.rows import cut, rows_of
@@ -98,7 +88,7 @@ class Trial:
             raise ScriptIsOver
         if asked.moved and not asked.states:
             make_variables(call)
-            move_to_neighbours(trainable_of(call.model), np.random.default_rng(0))
+            move_to_neighbours(KERAS.trainable_of(call.model), np.random.default_rng(0))
         whole = max(1, asked.updates // 2 - 1)
         several = asked.workers > 1 or not spec.has_one_result
         if not several:  # a worker's rows are a batch of their own
@@ -136,18 +126,18 @@ class Trial:
         """What plain Keras applies for a batch in which each row stands once, twice or thrice."""
         make_variables(call)
         trace, model = Trace(), call.model
-        variables = trainable_of(model)
+        variables = KERAS.trainable_of(model)
         kept = [tf.Variable(tf.zeros_like(v)) for v in variables]
         places = {id(v): k for k, v in enumerate(variables)}
 
         def note(apply: Any, gradients: Any, given: Any) -> Any:
             for gradient, variable in zip(gradients, given, strict=True):
                 if gradient is not None:
-                    kept[places[id(raw(variable))]].assign(tf.convert_to_tensor(gradient))
+                    kept[places[id(KERAS.raw(variable))]].assign(tf.convert_to_tensor(gradient))
             return apply([None if g is None else tf.zeros_like(g) for g in gradients])
 
         for optimizer in optimizers_of(model):
-            on_apply(optimizer, note)
+            KERAS.on_apply(optimizer, note)
         model.train_function = None
         try:
             batch, size = call.first_batch(), self._request.most_replicas
@@ -282,7 +272,7 @@ class Watch(tf.keras.callbacks.Callback):
     def after(self) -> None:
         """Write what was seen into the trace."""
         trace, model = self._trace, self._call.model
-        trained = {id(v) for v in trainable_of(model)}
+        trained = {id(v) for v in KERAS.trainable_of(model)}
         trace.weights = {name: np.stack(rows) for name, rows in self._rows.items()}
         trace.slots = {name: np.stack(rows) for name, rows in self._slot_rows.items()}
         trace.replica_gap = np.array(self._gaps)
@@ -353,20 +343,20 @@ class Watch(tf.keras.callbacks.Callback):
                 value = rows[name][update].reshape(variable.shape)
                 variable.assign(np.asarray(value, variable.dtype.as_numpy_dtype))
         if self.moved is not None:
-            move_to_neighbours(trainable_of(self._call.model), self.moved)
+            move_to_neighbours(KERAS.trainable_of(self._call.model), self.moved)
 
     def _named(self) -> list[tuple[str, Any]]:
         return [
             (f"{k:03d} {v.name.removesuffix(':0')}", v)
-            for k, v in enumerate(weights_of(self._call.model))
+            for k, v in enumerate(KERAS.weights_of(self._call.model))
         ]
 
     def _named_slots(self) -> list[tuple[str, Any]]:
-        pairs = optimizer_variables(self._call.model, slot_names)
+        pairs = optimizer_variables(self._call.model, KERAS.slot_names)
         return [(f"{k:03d} {name}", v) for k, (name, v) in enumerate(pairs)]
 
     def _weights(self) -> list[tuple[str, tuple[NDArray[Any], float]]]:
-        trained = {id(v) for v in trainable_of(self._call.model)}
+        trained = {id(v) for v in KERAS.trainable_of(self._call.model)}
         return [(name, self._read(v, shared=id(v) in trained)) for name, v in self._named()]
 
     def _slots(self) -> list[tuple[str, tuple[NDArray[Any], float]]]:
@@ -390,7 +380,7 @@ class Watch(tf.keras.callbacks.Callback):
 
     @property
     def _stride(self) -> int:
-        total = sum(int(np.prod(w.shape)) for w in weights_of(self._call.model))
+        total = sum(int(np.prod(w.shape)) for w in KERAS.weights_of(self._call.model))
         return max(1, -(-total // KEPT_ELEMENTS))
 
     def _evaluated(self) -> dict[str, Any]:

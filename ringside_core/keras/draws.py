@@ -17,17 +17,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from tensorflow.python.framework import tensor_util
-from tensorflow.python.ops import gen_stateless_random_ops
+from tensorflow.python.framework import random_seed, tensor_util
+from tensorflow.python.ops import (
+    gen_random_ops,
+    gen_stateless_random_ops,
+    gen_stateless_random_ops_v2,
+)
 from tensorflow.python.ops.random_ops_util import get_key_counter_alg
 
-from ringside_core.keras.tensorflow import (
-    VERSION,
-    gen_random_ops,
-    gen_stateless_random_ops_v2,
-    random_seed,
-    tf,
-)
+from ringside_core.keras.tensorflow import VERSION, tf
 from ringside_core.specs import RefusalError
 
 _here = threading.local()  # a strategy traces each replica in a thread of its own

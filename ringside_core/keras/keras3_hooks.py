@@ -7,13 +7,25 @@ Changed here, each only within a step (`part.within`):
   several passes, the last one updates.
 - `Loss.__call__`: a mean over the own rows.
 - `Mean.update_state`: a single number counts by the share; `Sum.update_state` refuses one.
+
+And everywhere:
+
+- In float64 every layer computes so, also one whose author chose another type: certificates do.
+- A variable adds in one operation. Keras writes `assign(self + value)`: parameter servers lose
+  counts, and central storage adds a variable to itself.
+- What layers keep beside their weights, such as moving statistics, is each replica's own, and its
+  mean is read, as in legacy Keras; it is made outside of a graph that is traced.
 """
 
+import contextlib
+import functools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
+from keras.src.backend.common.stateless_scope import in_stateless_scope
+from keras.src.backend.tensorflow.core import Variable
 
 from ringside_core.keras.part import (
     Part,
@@ -59,6 +71,87 @@ def _apply(
         _thread.applying = False
 
 
+def _wide_in_float64(make: Any) -> Any:
+    @functools.wraps(make)
+    def made(self: Any, name: Any = None, *args: Any, **kwargs: Any) -> None:
+        lower = ("float32", "float16", "bfloat16", "mixed_float16", "mixed_bfloat16")
+        wide = keras.backend.floatx() == "float64" and name in lower
+        make(self, "float64" if wide else name, *args, **kwargs)
+
+    return made
+
+
+def _at_once(change: str, upstream: Any) -> Any:
+    @functools.wraps(upstream)
+    def changed(self: Any, value: Any) -> Any:
+        if in_stateless_scope() or self._value is None:
+            return upstream(self, value)
+        value = self._convert_to_tensor(value, dtype=self._dtype)
+        getattr(self._value, change)(tf.broadcast_to(value, self._value.shape))
+        return self._value
+
+    return changed
+
+
+def _of_each_replica(make: Any) -> Any:
+    @functools.wraps(make)
+    def made(*args: Any, **kwargs: Any) -> Any:
+        with tf.init_scope(), _kept(not kwargs.get("trainable", True)):
+            return make(*args, **kwargs)
+
+    return made
+
+
+@contextlib.contextmanager
+def _kept(kept: bool) -> Iterator[None]:
+    before = getattr(_thread, "kept", False)
+    _thread.kept = kept
+    try:
+        yield
+    finally:
+        _thread.kept = before
+
+
+def _seeded(upstream: Any) -> Any:
+    @functools.wraps(upstream)
+    def made(self: Any, *args: Any, **kwargs: Any) -> None:
+        with _kept(True):
+            upstream(self, *args, **kwargs)
+
+    return made
+
+
+def _aggregated(upstream: Any) -> Any:
+    @functools.wraps(upstream)
+    def chosen(self: Any, aggregation: str) -> Any:
+        if getattr(_thread, "kept", False) and aggregation == "none":
+            aggregation = "mean" if "float" in self._dtype else "only_first_replica"
+        return upstream(self, aggregation)
+
+    return chosen
+
+
+def _synchronized(upstream: Any) -> Any:
+    @functools.wraps(upstream)
+    def chosen(self: Any, synchronization: str) -> Any:
+        if getattr(_thread, "kept", False) and synchronization == "auto":
+            synchronization = "on_read"
+        return upstream(self, synchronization)
+
+    return chosen
+
+
+def _change_variables() -> None:
+    policy, seeds = keras.DTypePolicy, keras.random.SeedGenerator
+    policy.__init__ = _wide_in_float64(policy.__init__)
+    for change in ("assign_add", "assign_sub"):
+        setattr(Variable, change, _at_once(change, getattr(Variable, change)))
+    keras.Layer.add_weight = _of_each_replica(keras.Layer.add_weight)
+    Variable._map_aggregation = _aggregated(Variable._map_aggregation)
+    Variable._map_synchronization = _synchronized(Variable._map_synchronization)
+    seeds.__init__ = _seeded(seeds.__init__)
+
+
 def _change_keras() -> None:
     within(keras.optimizers.Optimizer, "apply", _apply)
     within(keras.optimizers.LossScaleOptimizer, "apply", _apply)
@@ -73,3 +166,4 @@ def _change_keras() -> None:
 
 
 _change_keras()
+_change_variables()

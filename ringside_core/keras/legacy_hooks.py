@@ -7,12 +7,20 @@ Changed here, each only within a step (`part.within`):
 - `Loss.__call__`: means over the own rows. `Loss._get_reduction`: also outside of a step, because
   an author may call a loss in a strategy's scope.
 - `Mean.update_state`: a single number counts by the share; `Sum.update_state` refuses one.
+
+And everywhere:
+
+- In float64 every layer computes so, also one whose author chose another type: certificates do.
+- A built model with a vocabulary, a table that no strategy holds, can be compiled in a scope.
+- Under central storage one replica sets the present rate of a schedule.
 """
 
+import functools
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from tf_keras.src.engine.base_layer_utils import TrackableWeightHandler
 from tf_keras.src.mixed_precision.loss_scale_optimizer import (
     LossScaleOptimizer,
     LossScaleOptimizerV3,
@@ -66,7 +74,41 @@ def _reduction(loss: Any) -> Any:
     return _MEAN if loss.reduction == tf.keras.losses.Reduction.AUTO else loss.reduction
 
 
+def _wide_in_float64(make: Any) -> Any:
+    @functools.wraps(make)
+    def made(self: Any, name: Any, *args: Any, **kwargs: Any) -> None:
+        lower = ("float32", "float16", "bfloat16", "mixed_float16", "mixed_bfloat16")
+        wide = tf.keras.backend.floatx() == "float64" and name in lower
+        make(self, "float64" if wide else name, *args, **kwargs)
+
+    return made
+
+
+def _with_rate_of_one_replica(upstream: Any) -> Any:
+    @functools.wraps(upstream)
+    def built(optimizer: Any, learning_rate: Any) -> Any:
+        rate, here = upstream(optimizer, learning_rate), tf.distribute.get_strategy()
+        central = isinstance(here, tf.distribute.experimental.CentralStorageStrategy)
+        if central and hasattr(optimizer, "_current_learning_rate"):
+            with tf.init_scope():
+                optimizer._current_learning_rate = tf.Variable(
+                    optimizer._current_learning_rate.read_value(),
+                    name="current_learning_rate",
+                    trainable=False,
+                    aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
+                )
+        return rate
+
+    return built
+
+
 def _change_keras() -> None:
+    policy, optimizer = tf.keras.mixed_precision.Policy, tf.keras.optimizers.Optimizer
+    policy.__init__ = _wide_in_float64(policy.__init__)
+    optimizer._build_learning_rate = _with_rate_of_one_replica(optimizer._build_learning_rate)
+    TrackableWeightHandler._distribute_strategy = property(
+        lambda self: tf.distribute.get_strategy(), lambda self, strategy: None
+    )
     within(tf.keras.optimizers.Optimizer, "aggregate_gradients", _aggregate)
     within(tf.keras.optimizers.legacy.Optimizer, "_aggregate_gradients", _aggregate)
     for kind in (tf.keras.optimizers.Optimizer, LossScaleOptimizerV3):

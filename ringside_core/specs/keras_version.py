@@ -18,24 +18,17 @@ from ringside_core.specs.errors import RefusalError
 # A command line says it as text.
 KerasVersion = Annotated[Literal[2, 3], BeforeValidator(lambda v: int(v) if v in ("2", "3") else v)]
 SWITCH = "TF_USE_LEGACY_KERAS"
-_AS_SHIPPED = "RINGSIDE_KERAS_AS_SHIPPED"
 _PACKAGES: dict[str, KerasVersion] = {"tf_keras": 2, "keras": 3}
 
 
-def use_version(version: KerasVersion, *, as_shipped: bool = False) -> None:
+def use_version(version: KerasVersion) -> None:
     """Let this process run a Keras; before TensorFlow is imported."""
     os.environ.update(environment_of(version))
-    os.environ[_AS_SHIPPED] = str(int(as_shipped))
 
 
 def environment_of(version: KerasVersion) -> dict[str, str]:
     """The variables by which a process gets a Keras."""
     return {SWITCH: "1" if version == 2 else "0"}
-
-
-def is_as_shipped() -> bool:
-    """Whether this process runs Keras 3 without what Ringside changes in it."""
-    return os.environ.get(_AS_SHIPPED) == "1"
 
 
 def chosen_version(*, imported: bool) -> KerasVersion:

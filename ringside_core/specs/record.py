@@ -103,9 +103,6 @@ class EpochRecord(Noun):
         train, validation: metrics by name; `loss` is among them.
         ledger: examples that all replicas together were fed in training, also before a restart;
             None: not kept.
-        ledger_here: examples that each replica of this process was fed, since a restart; a
-            coordinator has one over all its workers.
-        validation_ledger: examples that all replicas together were fed in validation.
         paused_s: time in which it waited for its turn beside other runs; in no other time.
     """
 
@@ -116,11 +113,8 @@ class EpochRecord(Noun):
     end_since_process_start_s: NonNegativeFloat
     train: dict[str, float]
     validation: dict[str, float]
-    validation_examples: NonNegativeInt
     ledger: LedgerDigest | None = None
     resumed_examples: NonNegativeInt = 0
-    ledger_here: tuple[LedgerDigest, ...] = ()
-    validation_ledger: LedgerDigest | None = None
     beside_s: NonNegativeFloat | None = None
     steps_per_time: PositiveInt = 1
     sent_bytes: dict[str, NonNegativeInt] = Field(default_factory=dict)

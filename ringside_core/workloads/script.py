@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
-from ringside_core.keras import number_names_anew
+from ringside_core.keras import KERAS
 from ringside_core.seeds import seed_script
 from ringside_core.specs import RefusalError
 from ringside_core.text import plural
@@ -39,7 +39,7 @@ def run(script: str) -> None:
     path = Path(script_words(script)[0])
     code = compile(path.read_bytes(), str(path), "exec")
     seed_script()
-    number_names_anew()  # an author's own name may be a number that counting on would reach
+    KERAS.begin_names()  # an author's own name may be a number that counting on would reach
     with _as_main(path, script_words(script)) as module:
         exec(code, vars(module))
 

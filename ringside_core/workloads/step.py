@@ -7,7 +7,7 @@ from functools import partial, update_wrapper
 from pathlib import Path
 from typing import Any
 
-from ringside_core.keras import optimizer_kinds, python_of, tf
+from ringside_core.keras import KERAS, python_of, tf
 from ringside_core.specs import RefusalError
 from ringside_core.text import plural
 
@@ -58,7 +58,7 @@ class StepFunction(tf.keras.Model):
 
     def __init__(self, function: Callable[..., Any], used: Sequence[Any]) -> None:
         super().__init__(name=getattr(function, "__name__", "step"))
-        optimizers = [one for one in used if isinstance(one, optimizer_kinds)]
+        optimizers = [one for one in used if isinstance(one, KERAS.optimizers)]
         if not optimizers:
             raise RefusalError(
                 "A step function must use an optimizer of tf.keras, by its name in the script.",
@@ -71,7 +71,7 @@ class StepFunction(tf.keras.Model):
         self._parts = [
             one
             for one in used
-            if not isinstance(one, (*optimizer_kinds, tf.keras.metrics.Metric))
+            if not isinstance(one, (*KERAS.optimizers, tf.keras.metrics.Metric))
             and id(one) not in of_parts
         ]
         tf.keras.Model.compile(self, optimizer=optimizers[0])
@@ -147,7 +147,7 @@ def _used_by(function: Any, seen: set[int] | None = None, depth: int = 0) -> Ite
             if id(one) in seen:
                 continue
             seen.add(id(one))
-            if isinstance(one, (*_KEPT, *optimizer_kinds)):
+            if isinstance(one, (*_KEPT, *KERAS.optimizers)):
                 yield one
             elif depth < _DEEPEST and _is_users(one):
                 yield from _used_by(one, seen, depth + 1)

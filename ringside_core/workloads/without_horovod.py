@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ringside_core.keras import optimizer_kinds
+from ringside_core.keras import KERAS
 from ringside_core.specs import RefusalError
 
 _PACKAGE = "horovod"
@@ -91,7 +91,7 @@ def _is_horovods(one: Any) -> bool:
 def _named(one: Any) -> str:
     """Horovod gives the class of an optimizer the name of the one that it wraps."""
     name = type(one).__name__
-    return f"{name} in hvd.DistributedOptimizer" if isinstance(one, optimizer_kinds) else name
+    return f"{name} in hvd.DistributedOptimizer" if isinstance(one, KERAS.optimizers) else name
 
 
 def _function_of(error: BaseException) -> str:
