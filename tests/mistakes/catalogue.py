@@ -352,13 +352,13 @@ def updates_counted_twice(backend: Any) -> None:
     """The optimizer counts two updates where it makes one."""
 
     def change(model: Any) -> None:
-        from ringside_core.keras import on_apply
+        from ringside_core.keras import KERAS
 
         def counted(apply: Any, found: Any, variables: Any) -> Any:
             model.optimizer.iterations.assign_add(1)
             return apply(found)
 
-        on_apply(model.optimizer, counted)
+        KERAS.on_apply(model.optimizer, counted)
 
     _model(change)
 
@@ -715,14 +715,14 @@ def pushes_dropped_later(backend: Any) -> None:
     """Every fifth push of a worker changes nothing, from the tenth on."""
 
     def change(model: Any) -> None:
-        from ringside_core.keras import on_apply, tf
+        from ringside_core.keras import KERAS, tf
 
         def most(apply: Any, found: Any, variables: Any) -> Any:
             made = model.optimizer.iterations
             kept = (made < 10) | (made % 5 != 4)
             return apply([tf.where(kept, g, tf.zeros_like(g)) for g in found])
 
-        on_apply(model.optimizer, most)
+        KERAS.on_apply(model.optimizer, most)
 
     _model(change)
 

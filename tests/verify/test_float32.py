@@ -1,14 +1,13 @@
 """What cannot run in float64 is certified in float32, to what rounding does and no further."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from ringside.verify.certify import certify
 from ringside.verify.trial import move_to_neighbours
-from ringside_core.keras import draw_by_rank, tf
+from ringside_core.keras import tf
 from tests.nightly import daily
 from tests.verify import zoo_of_float32
 from tests.verify.arms import GLOO, subject
@@ -57,29 +56,3 @@ def test_each_trained_weight_is_moved_to_a_neighbour() -> None:
         variable.numpy(), np.nextafter(kernel, np.float32(np.inf) * signs)
     )
     assert {-1.0, 1.0} == set(signs.flat)
-
-
-def test_ranks_draw_from_streams_of_their_own() -> None:
-    """Keras' image layers, and a generator that a layer's author keeps."""
-
-    class Own(tf.keras.layers.Layer):
-        def __init__(self) -> None:
-            super().__init__()
-            self.chances = [tf.random.Generator.from_seed(5)]
-
-        def call(self, x: Any) -> Any:
-            return x + self.chances[0].uniform(tf.shape(x))
-
-    def drawn(rank: int) -> list[Any]:
-        tf.keras.utils.set_random_seed(1)
-        model = tf.keras.Sequential([tf.keras.layers.RandomRotation(0.2), Own()])
-        model.build((None, 4, 4, 1))
-        draw_by_rank(model, rank)
-        noise = model.layers[1].chances[0].uniform((4,)).numpy()
-        return [*model.layers[0]._random_generator.random_uniform((4,)).numpy(), *noise]
-
-    rows = [drawn(rank) for rank in (0, 1, 2)]
-
-    assert drawn(1) == rows[1]
-    for here, there in ((0, 1), (0, 2), (1, 2)):
-        assert not set(rows[here]) & set(rows[there])
