@@ -164,14 +164,12 @@ def import_all() -> None:
     import typer
     from tensorflow.python.eager import context
 
-    from ringside.verify import recorder, task
+    from ringside.verify import trial
     from ringside_core.keras import tf
-    from trainers import fit, predict, prepare, process
+    from trainers import process
 
     # Keras is loaded when it is first asked for.
-    assert all(
-        (tf.keras.Sequential, horovod, typer, recorder, task, fit, predict, prepare, process)
-    )
+    assert all((tf.keras.Sequential, horovod, typer, trial, process))
     assert not context.context_safe(), "threads of TensorFlow would be missing in a fork"
 
 

@@ -22,7 +22,7 @@ from ringside.cli.common import (
 from ringside.compare.choose import able_here, choose_arms, startable
 from ringside.compare.hosts import all_slots
 from ringside.verify.certify_arms import certify_arms
-from ringside.verify.request import FEWEST_STEPS
+from ringside.verify.trial_request import FEWEST_UPDATES
 from ringside_core.specs import Placement, RunSpec, Shared
 
 
@@ -36,7 +36,7 @@ def command(
     steps: Annotated[
         int | None,
         typer.Option(
-            min=FEWEST_STEPS,
+            min=FEWEST_UPDATES,
             help="Updates to compare; they include the end of an epoch. Default: the workload's, "
             "20 or fewer.",
         ),

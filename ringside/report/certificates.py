@@ -21,7 +21,7 @@ from ringside_core.specs import Certificate, Check, Deviation
 from ringside_core.text import listed, plain, plural, wrapped
 
 PLACE_WIDTH = 18
-TRAINED = ("weights", "slots", "loss", "replicas")  # kinds that only an update can change
+TRAINED = ("weights", "slots", "replicas")  # kinds that only an update can change
 
 
 # Certificates
@@ -111,13 +111,13 @@ def _explained(check: Check) -> Iterator[str]:
 
 
 def _above(check: Check) -> list[Deviation]:
-    """All deviations above the tolerance in the order of cause: a loss comes before its update."""
+    """All deviations above the tolerance in the order of cause."""
     if check.tolerance is None:
         return []
     tolerance = check.tolerance
     found = check.by_step or (() if check.worst is None else (check.worst,))
     above = [one for one in found if one.exceeds(tolerance)]
-    return sorted(above, key=lambda one: (one.step, one.kind != "loss", one.kind != "replicas"))
+    return sorted(above, key=lambda one: (one.step, one.kind != "replicas"))
 
 
 def _hint(certificate: Certificate) -> str:
@@ -145,17 +145,10 @@ def _hint(certificate: Certificate) -> str:
         )
     if first.kind == "replicas":
         return "the replicas differ from each other: gradients or statistics are not reduced."
-    if first.step == 1 and first.kind == "loss":
-        return (
-            "the loss of the first step differs, although the weights before it agree: the "
-            "examples or their weights are others, or the loss is scaled differently."
-        )
     if first.step == 1:
-        agrees = any((one.kind, one.step) == ("loss", 1) for one in check.by_step)
         return (
-            f"the weights differ after the first step{', its loss agrees' if agrees else ''}: "
-            "look at the gradients (summed, or not reduced) and at the optimizer (learning rate, "
-            "wrapper)."
+            "the weights differ after the first step: look at the gradients (summed, or not "
+            "reduced) and at the optimizer (learning rate, wrapper)."
         )
     last = certificate.steps % first.step == 0
     return f"everything agrees until step {first.step}" + (

@@ -2,7 +2,7 @@
 
 The deviation of an array is its largest |arm - reference|, divided by the largest |reference| among
 all arrays of its kind (docs/decisions/0004-what-a-certificate-proves.md). After each update the
-gate compares all that it changed, in every process: weights, optimizer variables, loss. It also
+gate compares all that it changed, in every process: weights and optimizer variables. It also
 compares the metrics, the evaluation and the predictions. What an update has changed is compared
 once more by its size (ringside/verify/updates.py), because it may be small beside the weights.
 """
@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ringside.verify.request import FEWEST_STEPS
 from ringside.verify.trace import Trace
+from ringside.verify.trial_request import FEWEST_UPDATES
 from ringside_core.specs import Check, Deviation
 from ringside_core.specs.certificate import Kind
 
@@ -90,8 +90,8 @@ def beyond_rounding(
 def shows_nothing(reference: Trace) -> str:
     """Of a program that amplifies rounding: that float64 shows nothing, and what may help."""
     told = "rounding grows so far that float64 shows nothing"
-    more = reference.steps > FEWEST_STEPS
-    return f"{told}; fewer updates may: verify with --steps {FEWEST_STEPS}" if more else told
+    more = reference.steps > FEWEST_UPDATES
+    return f"{told}; fewer updates may: verify with --steps {FEWEST_UPDATES}" if more else told
 
 
 def as_shares(
@@ -143,8 +143,6 @@ def _of_one_example(one: Deviation, reference: Trace) -> float:
         return 0.0
     meta = reference.meta
     count = meta["train_examples"] if trained else meta["validation_examples"][0]
-    if trained and meta.get("goes_on"):  # an epoch is no pass
-        count = int((reference.fed[0] >= 0).sum())
     if not count:
         return 0.0
     counted = np.asarray(values[one.name], np.float64) * count
@@ -190,25 +188,6 @@ def _by_step(found: Sequence[Deviation]) -> tuple[Deviation, ...]:
     )
 
 
-def evaluation(arm: Mapping[str, Trace], reference: Trace, *, precision: str) -> Check:
-    """Whether evaluation and predictions with the initial weights are the reference's.
-
-    For an arm whose training has no single right result; its evaluation has one.
-    """
-    name, tolerance = "evaluation and predictions", TOLERANCE[precision]
-    if obstacle := unfinished(arm):
-        return Check(name=name, passed=False, finding=obstacle, tolerance=tolerance)
-    found = [d for task, trace in arm.items() for d in _before(task, trace, reference)]
-    worst = max(found, key=size_of)
-    return Check(
-        name=name,
-        passed=not worst.exceeds(tolerance),
-        finding=f"largest deviation {worst}",
-        tolerance=tolerance,
-        worst=worst,
-    )
-
-
 def _before(task: str, trace: Trace, reference: Trace) -> Iterator[Deviation]:
     yield from _whole(task, "evaluation", trace.before, reference.before, 0)
 
@@ -243,9 +222,6 @@ def deviations(task: str, trace: Trace, reference: Trace) -> Iterator[Deviation]
     yield from _by_row(task, "weights", found, weights, scales, first_step=0)
     slots, found = _values(reference.slots), _values(trace.slots)
     yield from _by_row(task, "slots", found, slots, _scales("slots", slots), first_step=0)
-    loss = {"mean loss": reference.loss}
-    found = {"mean loss": trace.loss}
-    yield from _by_row(task, "loss", found, loss, _scales("loss", loss), first_step=1)
     yield from at_end(task, trace, reference, last)
     yield from _whole(task, "predictions", trace.predictions, reference.predictions, last)
     yield from gaps(task, trace, reference, first_step=1)
@@ -259,20 +235,22 @@ def at_end(task: str, trace: Trace, reference: Trace, step: int) -> Iterator[Dev
     yield from _whole(task, "evaluation", trace.evaluation, reference.evaluation, step)
 
 
-def last_slots(task: str, trace: Trace, reference: Trace, step: int) -> Iterator[Deviation]:
-    """The optimizer variables that one process ends with."""
-    found, wanted = (
-        {name: rows[-1] for name, rows in one.slots.items()} for one in (trace, reference)
-    )
-    yield from _whole(task, "slots", found, wanted, step)
-
-
 def gaps(task: str, trace: Trace, reference: Trace, *, first_step: int) -> Iterator[Deviation]:
     """How far the replicas of one process are from each other."""
     scale = _scale((reference.weights or reference.final).values())
     for step, gap in enumerate(trace.replica_gap, start=first_step):
         value = float(gap) / scale if np.isfinite(gap) else None
         yield Deviation(value=value, kind="replicas", name="all variables", step=step, task=task)
+
+
+def ends(task: str, trace: Trace, reference: Trace, updates: int) -> Iterator[Deviation]:
+    """What a training of so many updates leaves in one process."""
+    yield from at_end(task, trace, reference, updates)
+    found, wanted = (
+        {name: rows[-1] for name, rows in each.slots.items()} for each in (trace, reference)
+    )
+    yield from _whole(task, "slots", found, wanted, updates)
+    yield from gaps(task, trace, reference, first_step=updates)
 
 
 def _values(arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
@@ -346,9 +324,9 @@ def _scales(kind: Kind, reference: Mapping[str, NDArray[Any]]) -> dict[str, floa
     """The number by which the difference of each array is divided.
 
     All predictions are one kind. Optimizer variables are one kind for each slot, because moments of
-    different order differ by orders of magnitude. Each metric, and each loss, is a kind of its own.
+    different order differ by orders of magnitude. Each metric is a kind of its own.
     """
-    if kind in ("metrics", "evaluation", "loss"):
+    if kind in ("metrics", "evaluation"):
         return {name: _scale([array]) for name, array in reference.items()}
     if kind == "slots":
         groups: dict[str, list[NDArray[Any]]] = {}

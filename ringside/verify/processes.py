@@ -1,4 +1,4 @@
-"""Start the processes of requests, several requests at once, and read what they wrote."""
+"""Start processes that verify, several sets at once, and read what they wrote."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -9,10 +9,10 @@ from typing import TypeVar
 
 from launch import LauncherName, Plan, Site, execute, make_plan
 from launch.interrupts import Interrupts
-from ringside.verify.request import REQUEST, Request, trace_file
 from ringside.verify.trace import Trace
+from ringside.verify.trial_request import trace_file
 from ringside_core.readings.machine import gpu_names
-from ringside_core.specs import THIS_MACHINE, Execution, Placement, RunSpec, write_whole
+from ringside_core.specs import THIS_MACHINE, Execution, Placement, RunSpec
 
 DEADLINE_S = 180.0
 MOST_AT_ONCE = 4
@@ -75,26 +75,6 @@ class Watched:
         return "" if outcome.completed else f"its processes ended as {outcome}"
 
 
-def run_request(
-    request: Request,
-    spec: RunSpec,
-    folder: Path,
-    interrupts: Interrupts | None = None,
-    start: Start = HERE,
-) -> Watched:
-    """Start the processes of a run, and let them run the cases of a request.
-
-    Args:
-        request: the cases.
-        spec: its backend and topology are those of the processes.
-        folder: of these processes; new or empty.
-        interrupts: held by a caller who runs several requests; None: held here.
-        start: where and by which launcher.
-    """
-    write_whole(folder / REQUEST, request.to_json())
-    return watched([case.name for case in request.cases], spec, folder, interrupts, start)
-
-
 def watched(
     cases: Sequence[str],
     spec: RunSpec,
@@ -106,10 +86,10 @@ def watched(
 
     Args:
         cases: names of what is asked for.
-        spec: see `run_request`, also for the others.
+        spec: its backend and topology are those of the processes.
         folder: of these processes; it holds nothing but the request.
-        interrupts: see there.
-        start: see there.
+        interrupts: held by a caller who starts several sets; None: held here.
+        start: where and by which launcher.
     """
     plan = start.plan(spec, folder)
     execution = execute(plan, deadline_s=DEADLINE_S, interrupts=interrupts)

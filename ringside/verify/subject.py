@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from launch.remote.host_checks import machine_of
 from ringside.verify import store
-from ringside.verify.cases import has_one_result
 from ringside.verify.processes import Start
 from ringside_core.specs import Arm, Certificate, RunSpec
 
@@ -24,8 +23,8 @@ class Subject:
 
     @property
     def exact(self) -> bool:
-        """Whether its updates have one right result: it is synchronous, or has one replica."""
-        return has_one_result(self.spec)
+        """Whether its updates have one right result as they are timed."""
+        return self.spec.has_one_result
 
 
 def blank_certificate(subject: Subject, steps: int, start: Start) -> Certificate:
@@ -33,7 +32,7 @@ def blank_certificate(subject: Subject, steps: int, start: Start) -> Certificate
     return Certificate(
         arm=subject.arm,
         spec=subject.spec,
-        kind="exact" if subject.exact else "statistical",
+        kind="exact" if subject.exact else "in turn",
         steps=steps,
         code_version=store.code_version(),
         machine=machine_of(start.placement),

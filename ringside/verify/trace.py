@@ -11,14 +11,7 @@ from numpy.typing import NDArray
 from ringside_core.archives import read_arrays
 from ringside_core.specs import RefusalError, whole_file
 
-_META = "meta"
-# In `Trace.drawn`, what is drawn without a generator of Keras.
-BY_TENSORFLOW = "tf.random"
-# The error of a trace of plain Keras that was given other data than the reference.
-OTHER_DATA = (
-    "the program's data are others when it is loaded again: seed each generator of its own, as "
-    "numpy.random.default_rng(1), and sort lists of files"
-)
+_META, _GAP = "meta", "replica_gap"
 
 
 @dataclass
@@ -30,33 +23,27 @@ class Trace:
             large models a fixed sample of the elements. Empty if only the end was watched.
         slots: the same by optimizer variable; one row if only the end was watched.
         final: all elements by variable, after the last update.
-        loss: [steps] mean loss of the examples of each update, before the update.
         replica_gap: [steps] largest difference between two replicas of this process.
         metrics, evaluation: [epochs] by name: of the training, and of the validation split.
         predictions: [validation examples, …] by output, after the last update.
         before: evaluation and predictions before the first update, by name.
-        drawn: [replicas, numbers] by random layer, and by tf.random: what each replica draws first.
-        fed: ids by epoch, [epochs, steps, replicas, per_replica_batch]; -1 padding, -2 nothing.
         meta: facts that need no array: error, digests, counts.
     """
 
     weights: dict[str, NDArray[Any]] = field(default_factory=dict)
     slots: dict[str, NDArray[Any]] = field(default_factory=dict)
     final: dict[str, NDArray[Any]] = field(default_factory=dict)
-    loss: NDArray[Any] = field(default_factory=lambda: np.zeros(0))
     replica_gap: NDArray[Any] = field(default_factory=lambda: np.zeros(0))
     metrics: dict[str, NDArray[Any]] = field(default_factory=dict)
     evaluation: dict[str, NDArray[Any]] = field(default_factory=dict)
     predictions: dict[str, NDArray[Any]] = field(default_factory=dict)
     before: dict[str, NDArray[Any]] = field(default_factory=dict)
-    drawn: dict[str, NDArray[Any]] = field(default_factory=dict)
-    fed: NDArray[Any] = field(default_factory=lambda: np.zeros((0, 0, 0, 0), np.int64))
     meta: dict[str, Any] = field(default_factory=dict)
 
     @property
     def steps(self) -> int:
         """Number of updates that were seen."""
-        return len(self.loss)
+        return len(self.replica_gap)
 
     def is_trained(self, weight: str) -> bool:
         """Whether an optimizer may update a weight; statistics and counters change otherwise."""
@@ -79,40 +66,9 @@ class Trace:
         return replace(
             self,
             **later,
-            loss=self.loss[done:],
             replica_gap=self.replica_gap[done:],
             before={name: np.array(rows[epochs - 1]) for name, rows in self.evaluation.items()},
-            fed=self.fed[epochs:],
-            meta={**self.meta, **lists, "epochs_before": epochs},
-        )
-
-    def then(self, later: "Trace") -> "Trace":
-        """The trace of a training in two parts, as if it had not been interrupted.
-
-        Args:
-            later: of the part that went on where this one had stopped. It may have ended with an
-                error, before it had seen anything.
-        """
-        rows = {
-            name: {
-                key: np.concatenate([own, getattr(later, name)[key][first:]])
-                if key in getattr(later, name)
-                else own
-                for key, own in getattr(self, name).items()
-            }
-            for name, first in (("weights", 1), ("slots", 1), ("metrics", 0), ("evaluation", 0))
-        }
-        meta = self.meta | later.meta
-        for key in (key for key, value in meta.items() if isinstance(value, list)):
-            meta[key] = [*self.meta.get(key, []), *later.meta.get(key, [])]
-        return replace(
-            later,
-            **rows,
-            loss=np.concatenate([self.loss, later.loss]),
-            replica_gap=np.concatenate([self.replica_gap, later.replica_gap]),
-            before=self.before,
-            fed=np.concatenate([self.fed, later.fed]) if len(later.fed) else self.fed,
-            meta=meta,
+            meta={**self.meta, **lists},
         )
 
     @property
@@ -127,9 +83,9 @@ class Trace:
             for group in _GROUPS
             for name, array in getattr(self, group).items()
         }
-        plain = {name: getattr(self, name) for name in _PLAIN}
         with whole_file(path) as stream:
-            np.savez(stream, **{_META: np.array(json.dumps(self.meta))}, **plain, **arrays)
+            meta = np.array(json.dumps(self.meta))
+            np.savez(stream, **{_META: meta, _GAP: self.replica_gap}, **arrays)
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -141,8 +97,7 @@ class Trace:
         try:
             arrays = read_arrays(path)
             trace = cls(meta=dict(json.loads(str(arrays.pop(_META)))))
-            for name in _PLAIN:
-                setattr(trace, name, arrays.pop(name))
+            trace.replica_gap = arrays.pop(_GAP)
             groups = {group: getattr(trace, group) for group in _GROUPS}
             for key, array in arrays.items():
                 group, _, name = key.partition("|")
@@ -152,5 +107,4 @@ class Trace:
         return trace
 
 
-_GROUPS = ("weights", "slots", "final", "metrics", "evaluation", "predictions", "before", "drawn")
-_PLAIN = ("loss", "replica_gap", "fed")
+_GROUPS = ("weights", "slots", "final", "metrics", "evaluation", "predictions", "before")

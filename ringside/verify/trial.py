@@ -1,4 +1,4 @@
-"""What a process that verifies a script does: it runs it whole up to its fit, and trains there.
+"""What a process that verifies a program does: it runs it up to its fit, and trains there.
 
 Each training is short, on the author's own first batches, and leaves a trace: what the model and
 its optimizers hold after each update, and what Keras tells. Plain Keras does the same in a process
@@ -6,7 +6,8 @@ that starts no backend.
 """
 
 import traceback
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,18 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ringside.verify.cut import cut as cut_call
-from ringside.verify.recorder import KEPT_ELEMENTS, difference, storable
-from ringside.verify.request import CASES, trace_file
-from ringside.verify.states import move_to_neighbours
 from ringside.verify.store import users_code
 from ringside.verify.trace import Trace
 from ringside.verify.trial_request import (
+    CASES,
     SHORT,
     SUMS,
     TILED,
     TRIAL,
     UPDATES,
     TrialRequest,
+    trace_file,
 )
 from ringside_core.keras import KERAS, lowest_bits, optimizer_variables, optimizers_of, tf
 from ringside_core.keras.draws import Draws, drawing
@@ -38,6 +38,10 @@ from trainers.fit import make_variables, train_call
 from trainers.fit_call import FitCall
 from trainers.row_ledger import RowLedger
 from trainers.rows import cut, rows_of
+
+# How many elements, over all variables, are kept after each update: 20 updates of 500,000 float64
+# are 80 MB. Of larger models only a fixed sample is kept, and everything after the last update.
+KEPT_ELEMENTS = 500_000
 
 
 class Trial:
@@ -86,12 +90,14 @@ class Trial:
             make_variables(call)
             move_to_neighbours(KERAS.trainable_of(call.model), np.random.default_rng(0))
         whole = max(1, asked.updates // 2 - 1)
-        if spec.has_one_result:  # several workers have none, of updates before those below
+        several = asked.workers > 1 or not spec.has_one_result
+        if not several:  # a worker's rows are a batch of their own
             self._watched(TILED, cut_call(call, whole=2, tail=0, epochs=1), session)
         self._watched(UPDATES, cut_call(call, whole=whole, tail=1, epochs=2), session)
         if not (asked.states or asked.resume_from):
             short = min(asked.most_replicas + 1, batch)
-            self._watched(SHORT, cut_call(call, whole=1, tail=short, epochs=1), session)
+            first = whole if several else 1
+            self._watched(SHORT, cut_call(call, whole=first, tail=short, epochs=1), session)
         raise ScriptIsOver
 
     def _watched(self, case: str, call: FitCall, session: Any) -> None:
@@ -174,7 +180,9 @@ class Trial:
         watching = [] if watch is None else [watch]
         if self.plain:
             assert self._draws is not None
-            return _plainly(call, watch, session.backend, self._draws)
+            return _plainly(
+                call, watch, session.backend, self._draws, workers=self._request.workers
+            )
         spec = self._record.spec.replace(
             save="all" if case == UPDATES and not self._request.resume_from else "record",
             epochs=call.epochs,
@@ -186,16 +194,18 @@ class Trial:
         session.steps.tiled = case == TILED
         if case == UPDATES and self._request.resume_from:
             session.steps.draws.rewind(self._request.drawn)
+        in_turn = watch is not None and watch.each
         try:
-            history = train_call(
-                call,
-                record,
-                session.steps,
-                run_dir=self._run_dir / CASES / case,
-                number=self.reached,
-                listeners=session.listeners(call),
-                watching=watching,
-            )
+            with _in_turn(session.backend) if in_turn else nullcontext():
+                history = train_call(
+                    call,
+                    record,
+                    session.steps,
+                    run_dir=self._run_dir / CASES / case,
+                    number=self.reached,
+                    listeners=session.listeners(call),
+                    watching=watching,
+                )
         finally:
             session.steps.tiled = False
             if watch is not None:
@@ -257,6 +267,7 @@ class Watch(tf.keras.callbacks.Callback):
         with nullcontext() if self._backend is None else self._backend.scope():
             make_variables(self._call)
         self._trace.before = self._evaluated()
+        self._made = self._counts()
 
     def after(self) -> None:
         """Write what was seen into the trace."""
@@ -264,7 +275,6 @@ class Watch(tf.keras.callbacks.Callback):
         trained = {id(v) for v in KERAS.trainable_of(model)}
         trace.weights = {name: np.stack(rows) for name, rows in self._rows.items()}
         trace.slots = {name: np.stack(rows) for name, rows in self._slot_rows.items()}
-        trace.loss = np.zeros(len(self._gaps))
         trace.replica_gap = np.array(self._gaps)
         trace.final = {name: value for name, (value, _) in self._weights()}
         for group, begins in (("metrics", False), ("evaluation", True)):
@@ -283,6 +293,8 @@ class Watch(tf.keras.callbacks.Callback):
             "drawn": self._drawn,
             "train_examples": self.ledgers[0][0] if self.ledgers else 0,
             "validation_examples": [0] * len(self._updates),
+            "made": [n - n0 for n, n0 in zip(self._counts(), self._made, strict=True)],
+            "on_gpus": bool(tf.config.list_physical_devices("GPU")),
             "every": self._stride,
             "bits": lowest_bits(model),
             "trained": {name: id(v) in trained for name, v in self._named()},
@@ -362,6 +374,10 @@ class Watch(tf.keras.callbacks.Callback):
             return first, max((difference(first, other) for other in others), default=0.0)
         return self._backend.all_reduce(np.mean(local, axis=0), "mean"), 0.0
 
+    def _counts(self) -> list[int]:
+        """Updates that each optimizer has made."""
+        return [int(x.iterations.numpy()) for x in optimizers_of(self._call.model)]
+
     @property
     def _stride(self) -> int:
         total = sum(int(np.prod(w.shape)) for w in KERAS.weights_of(self._call.model))
@@ -399,16 +415,18 @@ class Watch(tf.keras.callbacks.Callback):
         return {f"output {k}": storable(a) for k, a in enumerate(tf.nest.flatten(outputs))}
 
 
-def _plainly(call: FitCall, watch: Watch | None, backend: Any, draws: Draws) -> Any:
+def _plainly(
+    call: FitCall, watch: Watch | None, backend: Any, draws: Draws, *, workers: int
+) -> Any:
     """Keras' own `fit`. Its step draws for certificates, and adds up a hash of the rows it gets."""
     model = call.model
     make_variables(call)
-    ledger, step = RowLedger(backend), model.train_step
+    ledger, step = RowLedger(backend), _as_workers(draws.step(model.train_step), workers)
 
     def noting(batch: Any) -> Any:
         flat = [t for t in tf.nest.flatten(batch) if t is not None]
         ledger.note(batch, rows_of(flat)[0], 0, 1, None if model.jit_compile else batch)
-        return draws.step(step)(batch)
+        return step(batch)
 
     class Epochs(tf.keras.callbacks.Callback):
         def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
@@ -425,3 +443,60 @@ def _plainly(call: FitCall, watch: Watch | None, backend: Any, draws: Draws) -> 
     finally:
         del vars(model)["train_step"], vars(model)["test_step"]
         model.train_function = model.test_function = None
+
+
+def _as_workers(step: Any, workers: int) -> Any:
+    """One update for each worker, of its rows w::workers; without rows it makes none."""
+
+    def run(batch: Any) -> Any:
+        logs = step(cut(batch, 0, workers)[0])
+        for w in range(1, workers):
+            own, rows, _ = cut(batch, w, workers)
+            update = partial(step, own)
+            logs = tf.cond(tf.convert_to_tensor(rows) > 0, update, lambda kept=logs: kept)
+        return logs
+
+    return run
+
+
+@contextmanager
+def _in_turn(backend: Any) -> Iterator[None]:
+    """Let each asynchronous update wait for the one before, so that there is one right result."""
+    if backend.capabilities.synchronous:
+        yield
+        return
+    coordinator = backend.coordinator
+    schedule = coordinator.schedule
+
+    def waited(*args: Any, **kwargs: Any) -> Any:
+        scheduled = schedule(*args, **kwargs)
+        coordinator.join()
+        return scheduled
+
+    coordinator.schedule = waited
+    try:
+        yield
+    finally:
+        del coordinator.schedule
+
+
+def storable(array: Any) -> NDArray[Any]:
+    """An array that a file can hold: NumPy has no bfloat16, whose numbers are in float32 too."""
+    found = np.asarray(array)
+    return found if found.dtype.kind in "biufc" else found.astype(np.float32)
+
+
+def difference(first: NDArray[Any], other: NDArray[Any]) -> float:
+    """Largest absolute difference; infinite if either has an element that is no number."""
+    if not first.size:
+        return 0.0
+    largest = float(np.max(np.abs(first.astype(np.float64) - other.astype(np.float64))))
+    return largest if np.isfinite(largest) else float("inf")
+
+
+def move_to_neighbours(variables: Sequence[Any], chance: np.random.Generator) -> None:
+    """Move each element to a neighbouring number, up or down, as rounding might have done."""
+    for variable in variables:
+        values = variable.numpy()
+        up = chance.random(values.shape) < 0.5
+        variable.assign(np.nextafter(values, np.where(up, np.inf, -np.inf).astype(values.dtype)))

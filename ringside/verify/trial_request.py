@@ -1,10 +1,12 @@
-"""What a process that verifies a script is asked: which trainings, and what they begin from."""
+"""What a process that verifies a program is asked: which trainings, and what they begin from."""
+
+from pathlib import Path
 
 from pydantic import NonNegativeInt, PositiveInt
 
 from ringside_core.specs import Document
 
-TRIAL = "trial.json"
+TRIAL, CASES = "trial.json", "cases"
 # The trainings at a fit, in their order; each reads the data after the one before.
 TILED, UPDATES, SHORT = "tiled", "updates", "short"
 SUMS = "sums"
@@ -18,6 +20,8 @@ class TrialRequest(Document):
         updates: that are watched.
         most_replicas: of all arms that are compared; the short batch has one row more.
         plain: plain Keras trains, without a backend.
+        workers: plain Keras makes so many updates of each batch, of rows w::workers, as
+            asynchronous workers do in turn.
         sums: nothing is trained; plain Keras' gradients of a batch in which each row stands once,
             twice and three times, and of the rows that each of `most_replicas` would have.
         moved: begin with each weight moved to a neighbouring number, to see what rounding does;
@@ -34,9 +38,15 @@ class TrialRequest(Document):
     updates: PositiveInt = DEFAULT_UPDATES
     most_replicas: PositiveInt = 1
     plain: bool = False
+    workers: PositiveInt = 1
     sums: bool = False
     moved: bool = False
     states: str = ""
     resume_from: str = ""
     drawn: NonNegativeInt = 0
     at_tape: bool = False
+
+
+def trace_file(run_dir: Path, case: str, task: str) -> Path:
+    """The file into which a process writes its trace of a training."""
+    return run_dir / "traces" / case / f"{task}.npz"

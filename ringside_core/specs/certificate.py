@@ -11,7 +11,7 @@ from ringside_core.specs.noun import Document, Noun, UnixSeconds
 from ringside_core.specs.record import MachineFacts
 from ringside_core.specs.run_spec import RunSpec
 
-Kind = Literal["weights", "slots", "loss", "metrics", "evaluation", "predictions", "replicas"]
+Kind = Literal["weights", "slots", "metrics", "evaluation", "predictions", "replicas"]
 
 
 class Deviation(Noun):
@@ -91,8 +91,8 @@ class Certificate(Document):
     Attributes:
         arm: as in a comparison.
         spec: the certified run; `steps` of its updates were verified.
-        kind: `exact`: equal to the serial reference within rounding. `statistical`: asynchronous
-            with several workers, by counting and by convergence.
+        kind: `exact`: equal to plain Keras within rounding. `in turn`: asynchronous with several
+            workers, equal where each update waits for the one before; as it is timed, counted.
         steps: updates that were compared, in float64 if the model can run so.
         every: after each update one in so many elements was compared; 1: all, as of models with up
             to 500,000.
@@ -103,9 +103,6 @@ class Certificate(Document):
             name: environment variables, configuration files, the set of installed packages.
         hosts: over which the replicas were spread, with their slots; empty: one machine.
         launcher: as the user asked; auto: the one that the backend joins.
-        reference_digest, final_digest: SHA-256 of the weights after the last step, of the serial
-            reference and of the arm.
-        data_digest: of the training examples, see RunRecord.
         checks: all checks that were made.
         by_design: known differences that were allowed for.
         obstacle: why the arm cannot be certified at all; empty: it can.
@@ -116,14 +113,14 @@ class Certificate(Document):
         amplifies: whether the program amplifies rounding in float64, which is then allowed for.
 
     Schema history: 1 first version. 2 hosts and launcher; older ones are of one machine. Later
-    files of version 2 have orders; one without is stale.
+    files of version 2 have orders; one without is stale. 3 no digests; `in turn`.
     """
 
-    SCHEMA_VERSION: ClassVar[int] = 2
+    SCHEMA_VERSION: ClassVar[int] = 3
 
     arm: Arm
     spec: RunSpec
-    kind: Literal["exact", "statistical"]
+    kind: Literal["exact", "in turn"]
     steps: PositiveInt
     every: PositiveInt = 1
     code_version: str
@@ -133,9 +130,6 @@ class Certificate(Document):
     hosts: tuple[Host, ...] = ()
     launcher: str = "auto"
     created_unix_s: UnixSeconds
-    reference_digest: str = ""
-    final_digest: str = ""
-    data_digest: str = ""
     checks: tuple[Check, ...] = ()
     by_design: tuple[ByDesign, ...] = ()
     obstacle: str = ""
@@ -172,7 +166,7 @@ class Certificate(Document):
             narrow=self._narrow,
             let_off=max((check.let_off or 0.0 for check in self.checks), default=0.0),
             every=self.every,
-            drawing=sorted({one.layer for one in self.by_design if not one.split}),
+            drawing=sorted({x.layer for x in self.by_design if not x.split}),
             splitting=self.splitting,
             hosts=len(self.hosts),
             not_in_float64=self.not_in_float64,
@@ -198,7 +192,11 @@ class Certificate(Document):
 
     @classmethod
     def _migrated(cls, body: dict[str, Any], version: int) -> tuple[dict[str, Any], int]:
-        return body, 2 if version == 1 else version
+        if version not in (1, 2):
+            return body, version
+        gone = ("reference_digest", "final_digest", "data_digest")
+        kind = "exact" if body.get("kind") == "exact" else "in turn"
+        return {**{k: v for k, v in body.items() if k not in gone}, "kind": kind}, 3
 
     @property
     def spec_hash(self) -> str:

@@ -20,28 +20,30 @@ class _Part(NamedTuple):
     otherwise: str = ""
 
 
-_AS_TIMED = "the run as it is timed, unwatched, in {wide}"
-_FED = (
-    _Part("training ledger", "which examples are fed", "which examples are fed"),
-    _Part("fed elements", "what the examples that were drawn hold", "what the examples hold"),
-    _Part("gradient once", "that each gradient counts once", "how often a gradient counts"),
-    _Part("validation ledger|evaluation", "evaluation", "evaluation"),
-    _Part("plain Keras", "the serial run, by plain Keras", "a fault that the serial run has too"),
+_COMMON = (
+    _Part("resumed", "going on after an epoch from its checkpoint", "going on from a checkpoint"),
+    _Part("evaluation", "evaluation", "evaluation"),
+    _Part("plain Keras", "the reference, plain Keras", "a fault that the reference has too"),
 )
 _EXACT = (
     _Part("{wide} parity", "the first {steps} updates in {wide}{rounding}"),
     _Part(
         "single updates", "{single} by itself in {narrow}{but}", "each one by itself in {narrow}"
     ),
-    _Part("as timed", _AS_TIMED, "a run that nobody watches"),
-    _Part("resumed", "going on after an epoch from its checkpoint", "going on from a checkpoint"),
-    *_FED,
+    _Part("as timed", "the run as it is timed, unwatched, in {wide}", "a run that nobody watches"),
+    _Part("training ledger", "which rows are trained, in which order", "which rows are trained"),
+    _Part("gradient once", "that each gradient counts once", "how often a gradient counts"),
+    *_COMMON,
 )
-_STATISTICAL = (
-    *_FED,
-    _Part("as timed", "a run as it is timed, unwatched", "a run that nobody watches"),
-    _Part("one worker", "the updates of one worker alone", "the updates of one worker alone"),
-    _Part("convergence", "how far the loss falls over several seeds", "how far the loss falls"),
+_IN_TURN = (
+    _Part(
+        "{wide} parity",
+        "the first {steps} batches in {wide}{rounding}, where each update waits for the one before",
+    ),
+    _Part("one worker", "one worker alone, update by update", "one worker alone"),
+    _Part("training ledger", "how many rows are trained", "how many rows are trained"),
+    _Part("counted updates", "how many updates they make", "how many updates are made"),
+    *_COMMON,
 )
 
 
@@ -84,9 +86,8 @@ def coverage(
     alone = "each one" if single == steps else f"the first {single} each"
     said = {"steps": steps, "single": alone, "narrow": narrow, "wide": wide}
     but = ", but for weights" if let_off > MOST_LET_OFF else ""
-    for part in _EXACT if exact else _STATISTICAL:
-        words = part.check.format(wide=wide).split("|")
-        if any(word in name for word in words for name in checks):
+    for part in _EXACT if exact else _IN_TURN:
+        if any(part.check.format(wide=wide) in name for name in checks):
             covered.append(part.covered.format(**said, rounding=rounding, but=but))
         elif part.otherwise:
             missing.append(part.otherwise.format(narrow=narrow))
@@ -99,7 +100,7 @@ def coverage(
         missing.append("how a loss scale changes, if there is one")
     if on_gpus:
         missing.append("TensorFloat-32, in which a GPU multiplies float32 when a run is timed")
-    if drawing and not any("randomness" in name for name in checks):
+    if drawing:
         missing.append(f"which random numbers {', '.join(drawing)} draws")
     if every > 1:
         missing.append(f"other elements than 1 in {every} before the last update")
@@ -109,7 +110,7 @@ def coverage(
         in_comparison = "but that losses of all epochs agree in a comparison"
         missing.append(f"updates after the first {steps}, {in_comparison}")
     else:
-        missing.append("single updates of several workers, which have no one right result")
+        missing.append("updates that do not wait for each other, which have no one right result")
     missing += [*([] if hosts > 1 else ["networks between hosts"]), "speed"]
     defined = ""
     if splitting:

@@ -1,24 +1,21 @@
 """Every mistake that a certificate must catch: what the suite's checks are held to.
 
-Each is a real fault of somebody's distributed training. It is planted in a process of the arm when
-its backend has started (planted.py), as near to the interface as it can be: in a method of the
-backend, in the workload, or in what a replica's step is given. The first sentence of a function
-says what is then done wrong. This file imports no TensorFlow, so that it can be listed.
+Each is a fault of somebody's distributed training. It is planted in the processes of an arm when
+their backend has started (planted.py). The first sentence of a function says what is then done
+wrong. This file imports no TensorFlow, so that it can be listed.
 """
 
-import dataclasses
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from types import MappingProxyType
 from typing import Any
 
 from ringside_core.specs import LearningRateRule
 
-Plant = Callable[[Any], None]
-# x, y, weights, factor of the loss (global batch ÷ its rows), and numbers of a replica's rows; the
-# number of a row that only fills up a batch is negative.
-Rows = tuple[Any, Any, Any, Any, Any]
+FED, ONCE, PARITY = "training ledger", "each gradient once", "float64 parity"
+AS_TIMED, RESUMED, SINGLE = "as timed", "resumed", "float32 single updates"
+COUNTED, ONE_WORKER = "counted updates", "one worker"
+BOTH, WORKERS = ("mirrored", "horovod"), ("parameter_server",)
 
 
 @dataclass(frozen=True)
@@ -28,37 +25,33 @@ class Mistake:
     Attributes:
         plant: makes it, of the started backend of a process.
         fails: name of the check that must say no.
-        arms: where it can be made: a backend, of two replicas unless `:3` follows.
-        quick: those of them that are tried in every `make test`.
-        workload: a function of workloads.py, on which it shows.
+        arms: backends in which it can be made, of two replicas.
+        daily: the one of them that is tried in every `make test`; empty: none.
+        program: on which it shows: a function of programs.py, or of keras3.py.
         changes: fields of the run.
-        everywhere: made in the serial run too, so that only plain Keras shows it.
     """
 
-    name: str
     what: str
-    plant: Plant
+    plant: Callable[[Any], None]
     fails: str
     arms: tuple[str, ...]
-    quick: tuple[str, ...] = ()
-    workload: str = "dense"
-    changes: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
-    everywhere: bool = False
+    daily: str
+    program: str
+    changes: Mapping[str, Any]
 
 
 MISTAKES: dict[str, Mistake] = {}
-PARITY, SINGLE, AS_TIMED = "float64 parity", "float32 single updates", "as timed"
-RESUMED, RANDOMNESS = "resumed", "independent randomness"
-LEDGER, EVALUATED, ONCE = "training ledger", "validation ledger", "each gradient once"
-KERAS3: Mapping[str, Any] = MappingProxyType({"keras": 3, "trained_by": "loop"})
 
 
-def mistake(fails: str, *arms: str, **others: Any) -> Callable[[Plant], Plant]:
-    """A function that plants a mistake goes into the table, under its name."""
+def mistake(
+    fails: str, *arms: str, daily: str = "", program: str = "dense", **changes: Any
+) -> Callable[[Callable[[Any], None]], Callable[[Any], None]]:
+    """Into the table, under the name of the function."""
 
-    def listed(plant: Plant) -> Plant:
-        name, what = plant.__name__, (plant.__doc__ or "").partition("\n")[0]
-        MISTAKES[name] = Mistake(name, what, plant, fails, arms, **others)
+    def listed(plant: Callable[[Any], None]) -> Callable[[Any], None]:
+        what = (plant.__doc__ or "").partition("\n")[0]
+        found = Mistake(what, plant, fails, arms or BOTH, daily, program, changes)
+        MISTAKES[plant.__name__] = found
         return plant
 
     return listed
@@ -68,558 +61,542 @@ def mistake(fails: str, *arms: str, **others: Any) -> Callable[[Plant], Plant]:
 
 
 def _replace(owner: Any, name: str, other: Callable[..., Any]) -> None:
-    """Let `other`, which is given the present function first, be called in its stead."""
+    """Let `other`, which is given the present function first, be called instead."""
     setattr(owner, name, partial(other, getattr(owner, name)))
 
 
-def _optimizer(backend: Any, change: Callable[[Any], None]) -> None:
-    """Change each optimizer that the backend has wrapped."""
-
-    def wrapped(wrap: Any, optimizer: Any, **how: Any) -> Any:
-        made = wrap(optimizer, **how)
-        change(made)
-        return made
-
-    _replace(backend, "wrap_optimizer", wrapped)
+def _method(owner: Any, name: str, other: Callable[..., Any]) -> None:
+    """The same of a method of a class: `other(upstream, self, …)`."""
+    upstream = getattr(owner, name)
+    setattr(owner, name, lambda self, *args, **kwargs: other(upstream, self, *args, **kwargs))
 
 
-def _reduction(backend: Any, reduction: Callable[[Any, list[Any], list[Any]], list[Any]]) -> None:
-    """Combine gradients in another way, from (how it should be, gradients, variables)."""
-    _optimizer(backend, lambda made: backend.change_reduction(made, reduction))
+def _gradients(backend: Any, change: Callable[..., Any]) -> None:
+    """Change each gradient × share of a replica before they are added."""
+    _replace(
+        backend,
+        "sum_gradients",
+        lambda add, found, *rest: add([g if g is None else change(g) for g in found], *rest),
+    )
 
 
-def _scaled(backend: Any, factor: Callable[[Any], Any]) -> None:
-    """Multiply combined gradients by a function of the optimizer."""
+def _times(gradient: Any, factor: Any) -> Any:
     from ringside_core.keras import tf
 
-    def change(made: Any) -> None:
-        def reduction(reduce: Any, gradients: list[Any], variables: list[Any]) -> list[Any]:
-            times = factor(made)
-            reduced = reduce(gradients, variables)
-            return [tf.math.scalar_mul(tf.cast(times, g.dtype), g) for g in reduced]
-
-        backend.change_reduction(made, reduction)
-
-    _optimizer(backend, change)
+    return tf.math.scalar_mul(tf.cast(factor, gradient.dtype), gradient)
 
 
-def _workload(change: Callable[[Any], Any]) -> None:
-    """Train another workload than what was asked."""
-    from trainers import prepare
-
-    def ready(right: Any, record: Any, workload: Any, *others: Any, **named: Any) -> Any:
-        return right(record, change(workload), *others, **named)
-
-    _replace(prepare, "prepare", ready)
+def _is_last(backend: Any) -> bool:
+    """Whether the replica that is traced is the last one."""
+    return bool(backend.static_replica_number() == backend.num_replicas - 1)
 
 
-def _model(change: Callable[[Any], None]) -> None:
-    """Train another model than what was asked."""
+def _is_unwatched(backend: Any) -> bool:
+    """Whether the training that is traced is the one that nobody watches."""
+    from ringside.verify.trial_request import SHORT
 
-    def changed(workload: Any) -> Any:
-        def model() -> Any:
-            built = workload.model()
-            change(built)
-            return built
-
-        return dataclasses.replace(workload, model=model)
-
-    _workload(changed)
+    return _CASE[-1:] == [SHORT]
 
 
-def _rows(
-    *,
-    read: Callable[[Rows, Any], Rows] = lambda rows, batch: rows,
-    trained: Callable[[Rows, bool], Rows] = lambda rows, watched: rows,
-) -> None:
-    """Change a replica's rows within its step, before or after the ledger has noted them.
+_CASE: list[str] = []  # of the training that runs
 
-    Beside the rows, `read` is given the number of the batch in its epoch, and `trained` whether
-    this run is watched after each update.
+
+def note_cases() -> None:
+    """Know which training of a trial runs."""
+    from ringside.verify.trial import Trial
+
+    def noted(train: Any, self: Any, case: str, *rest: Any) -> Any:
+        _CASE.append(case)
+        return train(self, case, *rest)
+
+    _method(Trial, "_train", noted)
+
+
+def _rows(change: Callable[[Any, bool], Any]) -> None:
+    """Change what a replica's step is given, after the ledger has noted its rows.
+
+    `change` is given the batch, and whether it is of a training.
     """
-    from trainers import train_step
+    from trainers.step import Steps
 
-    def taken(take: Any, data: Any, totals: Any) -> Any:
-        batch, watched = totals.batches + 0, totals.fed is not None
-        data = (read(data[0], batch), data[1]) if watched else read(data, batch)
-        return trained(take(data, totals), watched)
+    def other(on_rows: Any, self: Any, author: Any, *, training: bool, **rest: Any) -> Any:
+        return on_rows(self, lambda b: author(change(b, training)), training=training, **rest)
 
-    _replace(train_step, "take_tag", taken)
+    _method(Steps, "on_rows", other)
 
 
-def _on_last(backend: Any, right: Any, wrong: Any) -> Any:
-    """What is wrong on the last replica, and right on all others."""
+def _cut(change: Callable[..., Any]) -> None:
+    """Cut a batch in another way, from (the right way, batch, replica, size)."""
+    from trainers import step
+
+    _replace(step, "cut", change)
+
+
+def _data(change: Callable[[Any], Any]) -> None:
+    """Read other data than the author's."""
+    from trainers import reading
+
+    _replace(reading, "_iterate", lambda iterate, data: iterate(change(data)))
+
+
+def _model(change: Callable[[Any], Any]) -> None:
+    """Change a model where its training begins."""
+    from trainers.step import Steps
+
+    seen: set[int] = set()
+
+    def begun(begin: Any, self: Any, model: Any, **rest: Any) -> None:
+        begin(self, model, **rest)
+        if id(model) not in seen:
+            seen.add(id(model))
+            with self.backend.scope():
+                change(model)
+
+    _method(Steps, "begin", begun)
+
+
+def _restored(change: Callable[[list[Any], int], list[Any]]) -> None:
+    """Restore other values, from (values, number of weights among them)."""
+    from trainers import checkpoint
+
+    def put(right: Any, values: Any, model: Any, *rest: Any) -> None:
+        right(change(list(values), len(model.get_weights())), model, *rest)
+
+    _replace(checkpoint, "put", put)
+
+
+# The reducer
+
+
+@mistake(ONCE)
+def gradients_twice(backend: Any) -> None:
+    """Each gradient counts twice."""
+    _gradients(backend, lambda g: _times(g, 2))
+
+
+@mistake(ONCE, "central_storage", "multi_worker_mirrored")
+def gradients_averaged(backend: Any) -> None:
+    """The shares add up to 1, and the sum is divided by the replicas besides."""
+    _gradients(backend, lambda g: _times(g, 1 / backend.num_replicas))
+
+
+@mistake(ONCE, program="keras3.py:momentum", keras=3)
+def gradients_averaged_in_keras_3(backend: Any) -> None:
+    """The same in Keras 3."""
+    gradients_averaged(backend)
+
+
+@mistake(FED, "mirrored", "horovod", "multi_worker_mirrored", daily="mirrored")
+def gradients_not_added(backend: Any) -> None:
+    """Each replica trains alone."""
+    _replace(backend, "sum_gradients", lambda add, found, *rest: found)
+
+
+@mistake(FED)
+def last_gradient_not_added(backend: Any) -> None:
+    """The gradients of all variables but the last are added."""
+
+    def most(add: Any, found: list[Any], variables: list[Any], upstream: Any) -> list[Any]:
+        return [*add(found[:-1], variables[:-1], upstream), found[-1]]
+
+    _replace(backend, "sum_gradients", most)
+
+
+@mistake(ONCE)
+def last_replica_left_out(backend: Any) -> None:
+    """The last replica's gradients do not count."""
+    _gradients(backend, lambda g: _times(g, 0 if _is_last(backend) else 1))
+
+
+@mistake(SINGLE, daily="mirrored")
+def half_precision(backend: Any) -> None:
+    """In float32, gradients are sent in 16 bits."""
     from ringside_core.keras import tf
 
-    return tf.where(tf.equal(backend.replica_number(), backend.num_replicas - 1), wrong, right)
+    def narrow(g: Any) -> Any:
+        return tf.cast(tf.cast(g, tf.float16), tf.float32) if g.dtype == tf.float32 else g
+
+    _gradients(backend, narrow)
 
 
-def _evaluated(backend: Any, change: Callable[[Any, Rows], None]) -> None:
-    """Evaluate in another way, from (the right step, a replica's rows)."""
-
-    def stepper(make: Any, step: Any, dataset_fn: Any) -> Any:
-        def other(rows: Any) -> None:
-            # What is not rows is drawn to compare random numbers.
-            change(step, rows) if isinstance(rows, tuple) and len(rows) == 5 else step(rows)
-
-        return make(other, dataset_fn)
-
-    _replace(backend, "stepper", stepper)
-
-
-def _restarted(backend: Any, change: Callable[[Any], None]) -> None:
-    """Change the optimizer of a training that goes on from a checkpoint."""
-
-    def begun(begin: Any, model: Any) -> None:
-        begin(model)
-        # A new training has made no update yet, so it has nothing to forget.
-        if int(model.optimizer.iterations.numpy()):
-            with backend.scope():
-                change(model.optimizer)
-
-    _replace(backend, "begin_training", begun)
-
-
-def _in_half_precision(values: list[Any]) -> list[Any]:
-    return [v.astype("float16").astype(v.dtype) if v.dtype.kind == "f" else v for v in values]
-
-
-# Gradients
-
-
-@mistake(PARITY, "horovod", "mirrored", "multi_worker_mirrored", "central_storage")
-def gradients_summed(backend: Any) -> None:
-    """The gradients of the replicas are added up where their mean is meant."""
-    _scaled(backend, lambda optimizer: backend.num_replicas)
-
-
-@mistake(PARITY, "mirrored", "horovod", changes=KERAS3, quick=("mirrored",))
-def gradients_summed_by_keras_3(backend: Any) -> None:
-    """The gradients of the replicas are added up where their mean is meant."""
-    gradients_summed(backend)
-
-
-@mistake(SINGLE, "horovod", "multi_worker_mirrored")
-def gradients_summed_later(backend: Any) -> None:
-    """In float32, gradients are added up instead of averaged from the fifth update on."""
+@mistake(SINGLE)
+def gradients_twice_later(backend: Any) -> None:
+    """In float32, gradients count twice from the fifth update on."""
     from ringside_core.keras import tf
 
-    def factor(optimizer: Any) -> Any:
-        narrow = tf.keras.backend.floatx() == "float32"
-        return tf.where(narrow & (optimizer.iterations >= 4), backend.num_replicas, 1)
+    def later(add: Any, found: list[Any], variables: list[Any], upstream: Any) -> list[Any]:
+        if found[0].dtype != tf.float32:
+            return list(add(found, variables, upstream))
+        times = tf.where(upstream.args[0].iterations >= 4, 2.0, 1.0)
+        return [_times(g, times) for g in add(found, variables, upstream)]
 
-    _scaled(backend, factor)
-
-
-@mistake(PARITY, "horovod", "mirrored", "multi_worker_mirrored", "central_storage")
-def gradients_not_reduced(backend: Any) -> None:
-    """Each replica applies its own gradients; to shared variables, those of the first."""
-    _reduction(backend, lambda reduce, gradients, variables: gradients)
+    _replace(backend, "sum_gradients", later)
 
 
-@mistake(PARITY, "horovod", "multi_worker_mirrored")
-def last_gradient_not_reduced(backend: Any) -> None:
-    """The gradients of all variables but the last are reduced."""
-
-    def most(reduce: Any, gradients: list[Any], variables: list[Any]) -> list[Any]:
-        return [*reduce(gradients[:-1], variables[:-1]), gradients[-1]]
-
-    _reduction(backend, most)
-
-
-@mistake(SINGLE, "horovod", "mirrored")
-def gradients_reduced_in_float16(backend: Any) -> None:
-    """In float32, gradients are reduced in float16, which was not asked for."""
-    from ringside_core.keras import tf
-
-    def compressed(reduce: Any, gradients: list[Any], variables: list[Any]) -> list[Any]:
-        if gradients[0].dtype != tf.float32:
-            return list(reduce(gradients, variables))
-        halves = reduce([tf.cast(one, tf.float16) for one in gradients], variables)
-        return [tf.cast(half, tf.float32) for half in halves]
-
-    _reduction(backend, compressed)
-
-
-@mistake(PARITY, "horovod", "mirrored", workload="clipping")
-def clipped_before_the_sum(backend: Any) -> None:
+@mistake(PARITY, program="clipping", daily="horovod")
+def clipped_before_added(backend: Any) -> None:
     """Each replica clips its own gradients, not those of the global batch."""
     from ringside_core.keras import tf
 
-    def clipped(reduce: Any, gradients: list[Any], variables: list[Any]) -> list[Any]:
-        return list(reduce(tf.clip_by_global_norm(gradients, 0.05)[0], variables))
+    def clipped(add: Any, found: list[Any], *rest: Any) -> list[Any]:
+        return list(add(tf.clip_by_global_norm(found, 0.025)[0], *rest))
 
-    _reduction(backend, clipped)
+    _replace(backend, "sum_gradients", clipped)
 
 
-@mistake(PARITY, "horovod", workload="embedding")
-def rows_of_a_table_averaged_twice(backend: Any) -> None:
+@mistake(ONCE, program="embedding")
+def rows_of_a_table_halved(backend: Any) -> None:
     """Sparse gradients are divided by the number of replicas once more."""
     from ringside_core.keras import tf
 
-    def halved(reduce: Any, gradients: list[Any], variables: list[Any]) -> list[Any]:
-        return [
-            tf.math.scalar_mul(0.5, one) if isinstance(one, tf.IndexedSlices) else one
-            for one in reduce(gradients, variables)
-        ]
-
-    _reduction(backend, halved)
+    _gradients(backend, lambda g: _times(g, 0.5) if isinstance(g, tf.IndexedSlices) else g)
 
 
-@mistake(ONCE, "parameter_server", quick=("parameter_server",))
-def push_applied_twice(backend: Any) -> None:
-    """Each worker applies its gradients twice."""
-
-    def twice(apply: Any, pairs: Any, *others: Any, **named: Any) -> Any:
-        pairs = list(pairs)
-        apply(pairs, *others, **named)
-        return apply(pairs, *others, **named)
-
-    _optimizer(backend, lambda made: _replace(made, "apply_gradients", twice))
+@mistake(AS_TIMED, daily="horovod")
+def gradients_twice_as_timed(backend: Any) -> None:
+    """Where nobody watches, each gradient counts twice."""
+    _gradients(backend, lambda g: _times(g, 2 if _is_unwatched(backend) else 1))
 
 
-@mistake(ONCE, "parameter_server")
-def pushes_dropped_later(backend: Any) -> None:
-    """Every fifth push of a worker is dropped, from the thirtieth on."""
-    from ringside_core.keras import tf
+@mistake(ONCE, program="momentum", gradient_accumulation_steps=2)
+def first_pass_lost(backend: Any) -> None:
+    """Of the passes of an update, the gradients of the last alone are applied."""
+    from ringside_core.keras import legacy_hooks
 
-    def change(made: Any) -> None:
-        def most(apply: Any, pairs: Any, *others: Any, **named: Any) -> Any:
-            kept = (made.iterations < 30) | (made.iterations % 5 != 4)
-            pairs = [(tf.where(kept, g, tf.zeros_like(g)), v) for g, v in pairs]
-            return apply(pairs, *others, **named)
+    def forgotten(shared: Any, here: Any, *rest: Any, **named: Any) -> Any:
+        if here.pending is not None:
+            here.pending.clear()
+        return shared(here, *rest, **named)
 
-        _replace(made, "apply_gradients", most)
-
-    _optimizer(backend, change)
+    _replace(legacy_hooks, "shared", forgotten)
 
 
-@mistake(PARITY, "mirrored", changes={"gradient_accumulation_steps": 2})
-def gradients_of_passes_summed(backend: Any) -> None:
-    """The gradients of the passes of an update are added up where their mean is meant."""
-    from trainers import accumulation
-
-    _replace(accumulation, "_over", lambda over, gradient, number: gradient)
+# Shares
 
 
-# The rate and the optimizer
+@mistake(AS_TIMED)
+def equal_shares(backend: Any) -> None:
+    """Replicas count the same, also where a short batch gives them different numbers of rows."""
+    from ringside_core.keras import part, tf
+
+    share = property(lambda self: tf.constant(1 / self.size, tf.float64))
+    vars(part)["Part"].share = share
 
 
-@mistake(PARITY, "horovod", "mirrored", "multi_worker_mirrored", workload="adam")
-def rate_scaled_by_replicas(backend: Any) -> None:
+@mistake(PARITY, program="momentum")
+def row_that_stands_in_counted(backend: Any) -> None:
+    """A replica without rows counts the row that it runs on instead."""
+    from ringside_core.keras import part, tf
+
+    def portion(self: Any) -> Any:
+        rows = tf.maximum(tf.convert_to_tensor(self.rows), 1)
+        return tf.cast(rows, tf.float64) / tf.cast(self.n, tf.float64)
+
+    vars(part)["Part"].portion = property(portion)
+
+
+# The optimizer
+
+
+@mistake(ONCE, "mirrored", "horovod", "multi_worker_mirrored")
+def rate_times_replicas(backend: Any) -> None:
     """The learning rate is multiplied by the number of replicas."""
 
-    def change(made: Any) -> None:
-        made.learning_rate = backend.num_replicas * float(made.learning_rate.numpy())
+    def change(model: Any) -> None:
+        rate = float(model.optimizer.learning_rate.numpy())
+        model.optimizer.learning_rate = backend.num_replicas * rate
 
-    _optimizer(backend, change)
-
-
-@mistake("one worker", "parameter_server")
-def one_worker_trains_otherwise(backend: Any) -> None:
-    """One worker alone halves the learning rate."""
-
-    def change(made: Any) -> None:
-        if backend.num_replicas == 1:
-            made.learning_rate = 0.5 * float(made.learning_rate.numpy())
-
-    _optimizer(backend, change)
+    _model(change)
 
 
 @mistake(
-    PARITY,
+    ONCE,
     "mirrored",
-    changes={"learning_rate_rule": LearningRateRule(rule="linear", warmup_epochs=1)},
+    program="momentum",
+    global_batch=16,
+    learning_rate_rule=LearningRateRule(rule="linear", warmup_epochs=1),
 )
-def warm_up_by_replicas(backend: Any) -> None:
+def warm_up_times_replicas(backend: Any) -> None:
     """The warm-up of the learning rate takes as many times longer as there are replicas."""
-    from trainers import build
+    from ringside import script
 
-    def longer(apply: Any, optimizer: Any, spec: Any, workload: Any, steps: int) -> None:
-        apply(optimizer, spec, workload, steps * backend.num_replicas)
+    def longer(apply: Any, optimizer: Any, spec: Any, reference: Any, steps: int) -> None:
+        apply(optimizer, spec, reference, steps * backend.num_replicas)
 
-    _replace(build, "apply_rule", longer)
+    _replace(script, "apply_rule", longer)
 
 
-@mistake(PARITY, "multi_worker_mirrored", workload="weight_decay")
+@mistake(ONCE, "multi_worker_mirrored", program="weight_decay")
 def weight_decayed_twice(backend: Any) -> None:
-    """Weight decay is twice what was asked where there are several replicas."""
+    """Weight decay is twice what was asked for."""
 
-    def change(made: Any) -> None:
-        made.weight_decay *= 2
+    def change(model: Any) -> None:
+        model.optimizer.weight_decay *= 2
 
-    _optimizer(backend, change)
+    _model(change)
 
 
-@mistake(PARITY, "horovod", workload="weight_decay")
+@mistake(ONCE, "horovod", program="weight_decay")
 def exclusions_from_decay_lost(backend: Any) -> None:
-    """The backend's copy of an optimizer forgets what is left out of weight decay."""
-    _optimizer(backend, lambda made: made.exclude_from_weight_decay(var_names=[]))
+    """The optimizer forgets what is left out of weight decay."""
+
+    def change(model: Any) -> None:
+        model.optimizer._exclude_from_weight_decay.clear()
+        model.optimizer._exclude_from_weight_decay_pattern = []
+
+    _model(change)
+
+
+@mistake(ONCE, "mirrored")
+def updates_counted_twice(backend: Any) -> None:
+    """The optimizer counts two updates where it makes one."""
+
+    def change(model: Any) -> None:
+        from ringside_core.keras import KERAS
+
+        def counted(apply: Any, found: Any, variables: Any) -> Any:
+            model.optimizer.iterations.assign_add(1)
+            return apply(found)
+
+        KERAS.on_apply(model.optimizer, counted)
+
+    _model(change)
 
 
 # Rows
 
 
-@mistake(LEDGER, "multi_worker_mirrored", "horovod", quick=("multi_worker_mirrored",))
+@mistake(FED, "mirrored")
+def all_rows_everywhere(backend: Any) -> None:
+    """Every replica trains the whole batch."""
+    _cut(lambda cut, batch, r, size: cut(batch, 0, 1))
+
+
+@mistake(FED, daily="horovod")
+def rows_one_after_the_other(backend: Any) -> None:
+    """A replica gets the next block of rows, and counts it as if it were every second row."""
+    from trainers.rows import block
+
+    def blocks(cut: Any, batch: Any, r: int, size: int) -> Any:
+        _, rows, n = cut(batch, r, size)
+        return block(batch, r, size)[0], rows, n
+
+    _cut(blocks)
+
+
+@mistake(FED)
+def every_replica_is_the_first(backend: Any) -> None:
+    """Every replica trains the rows of the first one."""
+    _cut(lambda cut, batch, r, size: cut(batch, 0, size))
+
+
+@mistake(FED)
+def row_read_twice(backend: Any) -> None:
+    """A replica reads its first row twice, and its last one not at all."""
+    from ringside_core.keras import tf
+
+    def doubled(cut: Any, batch: Any, r: int, size: int) -> Any:
+        own, rows, n = cut(batch, r, size)
+        twice = tf.nest.map_structure(lambda t: tf.concat([t[:1], t[:-1]], 0), own)
+        return twice, rows, n
+
+    _cut(doubled)
+
+
+@mistake(ONCE)
 def row_trained_twice(backend: Any) -> None:
-    """The last replica trains one row of a batch twice, and another one not at all."""
+    """The last replica trains its first row twice, and its last one not at all."""
     from ringside_core.keras import tf
 
-    def doubled(rows: Rows, batch: Any) -> Rows:
-        def repeated(tensor: Any) -> Any:
-            wrong = tf.concat([tensor[:1], tensor[:1], tensor[2:]], axis=0)
-            return _on_last(backend, tensor, tf.where(tf.equal(batch, 1), wrong, tensor))
+    def doubled(batch: Any, training: bool) -> Any:
+        if not (training and _is_last(backend)):
+            return batch
+        return tf.nest.map_structure(lambda t: tf.concat([t[:1], t[:-1]], 0), batch)
 
-        x, y, weight, scale, ids = rows
-        x, y, weight, ids = tf.nest.map_structure(repeated, (x, y, weight, ids))
-        return x, y, weight, scale, ids
-
-    _rows(read=doubled)
+    _rows(doubled)
 
 
-@mistake(LEDGER, "horovod", "mirrored")
-def batch_of_a_replica_lost(backend: Any) -> None:
-    """The last replica trains nothing in the second update of each epoch."""
-    from ringside_core.keras import tf
-
-    def emptied(rows: Rows, batch: Any) -> Rows:
-        x, y, weight, scale, ids = rows
-        none = tf.where(tf.equal(batch, 1), tf.constant(-1, ids.dtype), ids)
-        nothing = tf.where(tf.equal(batch, 1), tf.zeros_like(weight), weight)
-        return x, y, _on_last(backend, weight, nothing), scale, _on_last(backend, ids, none)
-
-    _rows(read=emptied)
-
-
-@mistake(PARITY, "mirrored", "multi_worker_mirrored")
+@mistake(ONCE, daily="mirrored")
 def labels_of_other_rows(backend: Any) -> None:
     """On the last replica each row has the label of its neighbour."""
     from ringside_core.keras import tf
 
-    def shifted(rows: Rows, watched: bool) -> Rows:
-        x, y, *others = rows
-        return x, _on_last(backend, y, tf.roll(y, 1, axis=0)), *others
+    def shifted(batch: Any, training: bool) -> Any:
+        if not (training and _is_last(backend)):
+            return batch
+        x, y, *others = batch
+        return x, tf.roll(y, 1, axis=0), *others
 
-    _rows(trained=shifted)
-
-
-@mistake(PARITY, "horovod", "mirrored")
-def mean_over_own_rows(backend: Any) -> None:
-    """A replica's loss is a mean over its own rows, also where replicas have unequal shares."""
-    from ringside_core.keras import tf
-
-    def local(rows: Rows, watched: bool) -> Rows:
-        x, y, weight, scale, ids = rows
-        own = tf.reduce_sum(tf.cast(ids >= 0, scale.dtype))
-        return x, y, weight, tf.cast(tf.size(ids), scale.dtype) / tf.maximum(own, 1), ids
-
-    _rows(trained=local)
+    _rows(shifted)
 
 
-@mistake(PARITY, "horovod", "mirrored:3")
-def filling_rows_counted(backend: Any) -> None:
-    """The last replica counts rows that only fill up a short batch."""
-    from ringside_core.keras import tf
-
-    def counted(rows: Rows, watched: bool) -> Rows:
-        x, y, weight, scale, ids = rows
-        ones = tf.where(ids >= 0, weight, tf.ones_like(weight))
-        return x, y, _on_last(backend, weight, ones), scale, ids
-
-    _rows(trained=counted)
+@mistake(ONCE, program="weighted_rows")
+def weights_of_rows_lost(backend: Any) -> None:
+    """All rows count the same, whatever their weights."""
+    _rows(lambda batch, training: batch[:2] if training else batch)
 
 
-@mistake(AS_TIMED, "horovod", "mirrored", workload="class_weights")
+@mistake(AS_TIMED, program="weighted_rows")
 def weights_of_rows_lost_as_timed(backend: Any) -> None:
-    """Where a run is not watched, rows lose their weights."""
-    from ringside_core.keras import tf
-
-    def plain(rows: Rows, watched: bool) -> Rows:
-        x, y, weight, scale, ids = rows
-        ones = tf.cast(ids >= 0, weight.dtype)
-        return x, y, weight if watched else ones, scale, ids
-
-    _rows(trained=plain)
+    """Where nobody watches, all rows count the same."""
+    _rows(lambda b, training: b[:2] if training and _is_unwatched(backend) else b)
 
 
 # Data as they are read
 
 
-@mistake(LEDGER, "horovod", "multi_worker_mirrored")
-def every_replica_is_the_first(backend: Any) -> None:
-    """Every process reads the share of the first one."""
+@mistake(FED)
+def last_batch_left_out(backend: Any) -> None:
+    """The data end before their last batch."""
 
-    def first(distribute: Any, dataset_fn: Any) -> Any:
-        return distribute(lambda shard: dataset_fn(shard.replace(index=0)))
+    def fewer(data: Any) -> Any:
+        batches = int(data.cardinality())
+        return data.take(batches - 1) if batches > 1 else data
 
-    _replace(backend, "distribute", first)
+    _data(fewer)
 
 
-@mistake(LEDGER, "horovod", "multi_worker_mirrored")
+@mistake(FED)
+def another_order(backend: Any) -> None:
+    """The batches come in another order."""
+    _data(lambda data: data.shuffle(9, seed=1))
+
+
+@mistake(FED, "horovod", "multi_worker_mirrored", daily="multi_worker_mirrored")
 def own_order_in_each_process(backend: Any) -> None:
     """Each process shuffles with a seed of its own."""
-    from trainers import prepare
-
-    def seeded(make: Any, spec: Any, *others: Any, **named: Any) -> Any:
-        return make(spec.replace(seed=spec.seed + backend.rank), *others, **named)
-
-    _replace(prepare, "make_pipeline", seeded)
+    _data(lambda data: data.shuffle(9, seed=1 + backend.rank))
 
 
-@mistake(PARITY, "mirrored", "multi_worker_mirrored")
-def two_labels_exchanged(backend: Any) -> None:
-    """In the last process two rows have each other's labels."""
-
-    def exchanged(workload: Any) -> Any:
-        x, y = workload.train.arrays
-        order = [*range(len(y))]
-        if backend.rank == backend.size - 1:
-            i, j = 0, next(k for k in order if y[k] != y[0])
-            order[i], order[j] = j, i
-        train = dataclasses.replace(workload.train, arrays=(x, y[order]))
-        return dataclasses.replace(workload, train=train)
-
-    _workload(exchanged)
-
-
-@mistake("fed elements", "horovod", "mirrored")
-def labels_of_other_rows_at_the_end(backend: Any) -> None:
-    """From row 250 on, which no case reaches, the label is that of the neighbour."""
+@mistake(FED, "horovod")
+def labels_exchanged_in_the_last_process(backend: Any) -> None:
+    """In the last process rows have each other's labels."""
     from ringside_core.keras import tf
-    from ringside_core.workloads.pipeline import Pipeline
 
-    dataset = Pipeline.dataset
+    def exchanged(*parts: Any) -> Any:
+        x, y, *others = parts
+        return x, tf.reverse(y, [0]), *others
 
-    def shifted(x: Any, y: Any, weight: Any, scale: Any, ids: Any) -> Rows:
-        return x, tf.where(ids >= 250, tf.roll(y, 1, axis=0), y), weight, scale, ids
-
-    def other(self: Any, *others: Any, **named: Any) -> Any:
-        return dataset(self, *others, **named).map(shifted)
-
-    setattr(Pipeline, "dataset", other)  # noqa: B010 - mypy knows that it is a method
+    if backend.rank == backend.size - 1:
+        _data(lambda data: data.map(exchanged))
 
 
-@mistake(LEDGER, "horovod", "mirrored")
+@mistake(FED)
 def last_row_dropped(backend: Any) -> None:
-    """The last row of the training data is not trained."""
+    """The last row of each batch is not trained."""
+    from ringside_core.keras import tf
 
-    def fewer(workload: Any) -> Any:
-        train = workload.train.first(workload.train.num_examples - 1)
-        return dataclasses.replace(workload, train=train)
+    def fewer(*parts: Any) -> Any:
+        return tf.nest.map_structure(lambda t: t[:-1] if len(t.shape) else t, parts)
 
-    _workload(fewer)
-
-
-@mistake("reference is plain Keras", "mirrored", workload="class_weights", everywhere=True)
-def weights_of_rows_lost_everywhere(backend: Any) -> None:
-    """Class weights are left out in every arm and in the serial run."""
-    _workload(lambda workload: dataclasses.replace(workload, class_weight=None))
+    _data(lambda data: data.map(fewer))
 
 
-# Evaluation
+@mistake(FED)
+def first_batch_again_and_again(backend: Any) -> None:
+    """The first batch is trained in every update."""
+    _data(lambda data: data.take(1).repeat(max(1, int(data.cardinality()))))
 
 
-@mistake(EVALUATED, "horovod", "parameter_server", quick=("horovod",))
+@mistake(FED)
+def short_batch_filled_up(backend: Any) -> None:
+    """The rows of a short batch are trained again, until it is as large as the others."""
+    from ringside_core.keras import tf
+
+    def filled(*parts: Any) -> Any:
+        n = tf.shape(tf.nest.flatten(parts)[0])[0]
+        places = tf.range(tf.maximum(n, 8)) % n
+        return tf.nest.map_structure(lambda t: tf.gather(t, places), parts)
+
+    _data(lambda data: data.map(filled))
+
+
+# Evaluation and what is told
+
+
+@mistake(ONCE, daily="horovod")
 def evaluation_over_a_part(backend: Any) -> None:
-    """The last held-out row is not evaluated."""
+    """The last replica evaluates one of its rows less."""
+    from ringside_core.keras import tf
 
-    def fewer(workload: Any) -> Any:
-        validation = workload.validation.first(workload.validation.num_examples - 1)
-        return dataclasses.replace(workload, validation=validation)
+    def fewer(batch: Any, training: bool) -> Any:
+        if training or not _is_last(backend):
+            return batch
+        return tf.nest.map_structure(lambda t: t[:-1], batch)
 
-    _workload(fewer)
-
-
-@mistake(EVALUATED, "central_storage", "parameter_server")
-def metrics_counted_twice(backend: Any) -> None:
-    """Each batch counts twice in an evaluation."""
-
-    def twice(step: Any, rows: Rows) -> None:
-        step(rows)
-        step(rows)
-
-    _evaluated(backend, twice)
+    _rows(fewer)
 
 
-@mistake(PARITY, "mirrored", "multi_worker_mirrored")
-def evaluation_without_the_last_replica(backend: Any) -> None:
-    """What the last replica evaluates is counted as rows, but has no weight."""
-
-    def weightless(step: Any, rows: Rows) -> None:
-        x, y, weight, *others = rows
-        step((x, y, _on_last(backend, weight, 0 * weight), *others))
-
-    _evaluated(backend, weightless)
-
-
-@mistake(PARITY, "horovod")
-def metric_mean_of_replicas(backend: Any) -> None:
-    """A metric is the plain mean of the replicas' results over unequal shares."""
-
-    def merged(merge: Any, metrics: list[Any]) -> Any:
-        own = {
-            metric.name: backend.all_reduce(metric.result().numpy(), "mean")
-            for metric in metrics
-            if not metric.name.startswith("ringside_")
-        }
-        return {**merge(metrics), **own}
-
-    _replace(backend, "merged_results", merged)
-
-
-@mistake(PARITY, "mirrored", workload="batch_norm")
+@mistake(ONCE)
 def evaluated_as_in_training(backend: Any) -> None:
     """Evaluations call the model as in training."""
+    from trainers.step import Steps
 
-    def training(call: Any, *inputs: Any, **named: Any) -> Any:
-        return call(*inputs, **{**named, "training": True})
+    def taken(take: Any, self: Any, model: Any) -> None:
+        for layer in model.layers:
+            if "dropout" in layer.name:
+                call = layer.call
+                layer.call = lambda x, training=None, call=call: call(x, training=True)
+        take(self, model)
+
+    _method(Steps, "take", taken)
+
+
+@mistake(ONCE, "horovod")
+def own_metrics(backend: Any) -> None:
+    """What is told of an evaluation is what one replica has seen."""
+    _replace(backend, "with_summed", lambda add, variables, read: read())
+
+
+@mistake(PARITY)
+def own_history(backend: Any) -> None:
+    """What is told of an epoch of more than one batch is a little too much."""
+
+    def more(add: Any, variables: Any, read: Any) -> Any:
+        factor = 1.01 if _CASE[-1:] == ["updates"] else 1.0
+        return {name: value * factor for name, value in add(variables, read).items()}
+
+    _replace(backend, "with_summed", more)
+
+
+@mistake(PARITY, "mirrored")
+def predictions_exchanged(backend: Any) -> None:
+    """The replicas' predictions come in another order."""
+    from trainers import step
+
+    _replace(step, "block", lambda block, batch, r, size: block(batch, size - 1 - r, size))
+
+
+# First values, statistics and random numbers
+
+
+@mistake(FED, "horovod", "multi_worker_mirrored")
+def own_initial_weights(backend: Any) -> None:
+    """Each process begins with weights of its own."""
 
     def change(model: Any) -> None:
-        for layer in model.layers:
-            if "batch_norm" in layer.name:
-                _replace(layer, "call", training)
+        model.set_weights([w * (1 + backend.rank) for w in model.get_weights()])
 
     _model(change)
 
 
-# Initial values, statistics and random numbers
-
-
-@mistake(PARITY, "horovod", "multi_worker_mirrored")
-def own_initial_weights(backend: Any) -> None:
-    """Each process draws its own initial weights, and they are not broadcast."""
-    from ringside_core.keras import tf
-
-    def seeded(workload: Any) -> Any:
-        def model() -> Any:
-            tf.keras.utils.set_random_seed(1 + backend.rank)
-            return workload.model()
-
-        return dataclasses.replace(workload, model=model)
-
-    _workload(seeded)
-    _replace(backend, "begin_training", lambda begin, model: None)
-
-
-@mistake(PARITY, "one_device:1", "mirrored")
+@mistake(ONCE, "mirrored", "one_device:1", daily="one_device:1")
 def initial_weights_in_half_precision(backend: Any) -> None:
     """The initial weights pass through float16 on their way to the device."""
-
-    def begun(begin: Any, model: Any) -> None:
-        with backend.scope():
-            model.set_weights(_in_half_precision(model.get_weights()))
-        begin(model)
-
-    _replace(backend, "begin_training", begun)
+    _model(lambda model: model.set_weights([_half(w) for w in model.get_weights()]))
 
 
-@mistake(PARITY, "horovod", "mirrored", workload="batch_norm")
+def _half(array: Any) -> Any:
+    return array.astype("float16").astype(array.dtype) if array.dtype.kind == "f" else array
+
+
+@mistake(PARITY, program="batch_norm")
 def statistics_not_averaged(backend: Any) -> None:
     """Moving statistics stay those of a replica's own rows."""
     _replace(backend, "average_statistics", lambda average, model: None)
 
 
-@mistake(PARITY, "horovod", "mirrored", workload="sync_batch_norm")
+@mistake(PARITY, program="sync_batch_norm")
 def batch_norm_not_synchronised(backend: Any) -> None:
     """Batch normalisation is asked to be synchronised, and silently is not."""
 
@@ -631,74 +608,165 @@ def batch_norm_not_synchronised(backend: Any) -> None:
     _model(change)
 
 
-@mistake(RANDOMNESS, "multi_worker_mirrored", workload="dropout")
-def seeds_of_processes_equal(backend: Any) -> None:
-    """All processes draw the same random numbers."""
-    from ringside_core.keras import tf
+@mistake(ONCE)
+def other_dropout(backend: Any) -> None:
+    """A replica's masks are not those of its rows."""
+    from ringside_core.keras.draws import Draws
 
-    _replace(tf.random, "set_seed", lambda set_seed, seed: set_seed(backend.spec.seed))
-    _replace(backend, "replica_number", lambda number: 0)
+    _method(Draws, "next", lambda upstream, self: 1 + upstream(self))
+
+
+@mistake(PARITY, daily="mirrored")
+def masks_of_the_first_replica(backend: Any) -> None:
+    """All replicas draw the masks of the first one's rows."""
+    from trainers import step
+
+    _replace(
+        step,
+        "drawing",
+        lambda drawing, draws, number=0, *rest: drawing(draws, 0 * number, *rest),
+    )
 
 
 # Checkpoints
 
 
-@mistake(RESUMED, "mirrored", "multi_worker_mirrored", quick=("mirrored",))
-def slots_lost_after_a_restart(backend: Any) -> None:
-    """After a restart the optimizer's slots are zero."""
-    _restarted(backend, _without_slots)
+@mistake(RESUMED, daily="horovod")
+def begins_its_data_again(backend: Any) -> None:
+    """A resumed training reads its data from their beginning."""
+    from trainers.reading import Reading
+
+    def fresh(init: Any, self: Any, again: bool, place: Any = None, *rest: Any, **how: Any) -> None:
+        init(self, again, None, *rest, **how)
+
+    _method(Reading, "__init__", fresh)
+
+
+@mistake(RESUMED)
+def optimizer_forgotten(backend: Any) -> None:
+    """A checkpoint does not restore what the optimizer holds."""
+    _restored(lambda values, weights: [*values[:weights], *(0 * v for v in values[weights:])])
 
 
 @mistake(RESUMED, "horovod")
-def slots_restored_by_the_first_process_only(backend: Any) -> None:
-    """After a restart only the first process has the optimizer's slots."""
+def optimizer_restored_by_the_first_process_only(backend: Any) -> None:
+    """After a restart only the first process has what the optimizer held."""
     if backend.rank:
-        _restarted(backend, _without_slots)
-
-
-def _without_slots(optimizer: Any) -> None:
-    for variable in optimizer.variables:
-        if variable.shape.rank:  # neither the rate nor the number of updates
-            variable.assign(0 * variable)
-
-
-@mistake(RESUMED, "mirrored", workload="adam")
-def updates_counted_from_zero_after_a_restart(backend: Any) -> None:
-    """After a restart the optimizer counts its updates from zero."""
-    _restarted(backend, lambda optimizer: optimizer.iterations.assign(0))
-
-
-@mistake(RESUMED, "horovod", "mirrored")
-def stale_weights_after_a_restart(backend: Any) -> None:
-    """After a restart the first weight is that of an untrained model."""
-    from trainers import checkpoint
-
-    def stale(put: Any, values: list[Any], model: Any, *others: Any) -> None:
-        put([model.get_weights()[0], *values[1:]], model, *others)
-
-    _replace(checkpoint, "put", stale)
-
-
-@mistake(RESUMED, "mirrored", "horovod")
-def order_begins_again_after_a_restart(backend: Any) -> None:
-    """After a restart the epochs come in the order of the first ones."""
-    from trainers import prepare
-
-    def again(read: Any, spec: Any, train: Any, position: Any) -> Any:
-        return read(spec, train, dataclasses.replace(position, epochs_done=0))
-
-    _replace(prepare, "reader", again)
+        optimizer_forgotten(backend)
 
 
 @mistake(RESUMED, "mirrored")
+def updates_counted_from_zero_after_a_restart(backend: Any) -> None:
+    """After a restart the optimizer counts its updates from zero."""
+    _restored(
+        lambda values, weights: [
+            *values[:weights],
+            *(0 * v if v.dtype.kind == "i" else v for v in values[weights:]),
+        ]
+    )
+
+
+@mistake(RESUMED)
+def stale_weights_after_a_restart(backend: Any) -> None:
+    """After a restart the first weight is not the one that was saved."""
+    _restored(lambda values, weights: [0.5 * values[0], *values[1:]])
+
+
+@mistake(RESUMED, "mirrored", "parameter_server")
 def saved_in_half_precision(backend: Any) -> None:
     """A checkpoint holds its weights in float16."""
     from trainers import checkpoint
 
     def half(take: Any, model: Any) -> Any:
-        arrays = take(model)
-        names = [name for name in arrays if name.startswith("weight_")]
-        halves = _in_half_precision([arrays[name] for name in names])
-        return {**arrays, **dict(zip(names, halves, strict=True))}
+        found = take(model)
+        return {n: _half(v) if n.startswith("weight_") else v for n, v in found.items()}
 
     _replace(checkpoint, "snapshot", half)
+
+
+# Asynchronous workers
+
+
+def _workers_cut(change: Callable[..., Any]) -> None:
+    from trainers import workers
+
+    _replace(workers, "cut", change)
+
+
+@mistake(COUNTED, *WORKERS, daily="parameter_server")
+def push_applied_twice(backend: Any) -> None:
+    """Each worker applies its gradients twice."""
+
+    def change(model: Any) -> None:
+        apply = model.optimizer.apply_gradients
+
+        def twice(pairs: Any, *others: Any, **named: Any) -> Any:
+            pairs = list(pairs)
+            apply(pairs, *others, **named)
+            return apply(pairs, *others, **named)
+
+        model.optimizer.apply_gradients = twice
+
+    _model(change)
+
+
+@mistake(PARITY, *WORKERS)
+def pushes_dropped_later(backend: Any) -> None:
+    """Every fifth push of a worker changes nothing, from the tenth on."""
+
+    def change(model: Any) -> None:
+        from ringside_core.keras import KERAS, tf
+
+        def most(apply: Any, found: Any, variables: Any) -> Any:
+            made = model.optimizer.iterations
+            kept = (made < 10) | (made % 5 != 4)
+            return apply([tf.where(kept, g, tf.zeros_like(g)) for g in found])
+
+        KERAS.on_apply(model.optimizer, most)
+
+    _model(change)
+
+
+@mistake(FED, *WORKERS)
+def updates_lost_as_timed(backend: Any) -> None:
+    """Where nobody watches, every seventh update of a worker is not dispatched."""
+    if backend.role != "coordinator":
+        return
+    scheduled: list[Any] = []
+
+    def most(schedule: Any, *args: Any, **kwargs: Any) -> Any:
+        lost = _is_unwatched(backend) and len(scheduled) % 7 == 6
+        scheduled.append(scheduled[-1] if lost else schedule(*args, **kwargs))
+        return scheduled[-1]
+
+    _replace(backend.coordinator, "schedule", most)
+
+
+@mistake(FED, *WORKERS)
+def all_workers_are_the_first(backend: Any) -> None:
+    """Every worker trains the rows of the first one."""
+    _workers_cut(lambda cut, batch, w, size: cut(batch, 0, size))
+
+
+@mistake(PARITY, *WORKERS)
+def labels_of_other_rows_on_workers(backend: Any) -> None:
+    """On the last worker each row has the label of its neighbour."""
+    from ringside_core.keras import tf
+
+    def shifted(cut: Any, batch: Any, w: int, size: int) -> Any:
+        own, rows, n = cut(batch, w, size)
+        x, y, *others = own
+        return (x, tf.roll(y, 1, axis=0) if w else y, *others), rows, n
+
+    _workers_cut(shifted)
+
+
+@mistake(ONE_WORKER, *WORKERS)
+def one_worker_trains_otherwise(backend: Any) -> None:
+    """One worker alone halves the learning rate."""
+
+    def change(model: Any) -> None:
+        model.optimizer.learning_rate = 0.5 * float(model.optimizer.learning_rate.numpy())
+
+    if backend.num_replicas == 1:
+        _model(change)

@@ -13,25 +13,7 @@ sys.path[0] = str(ROOT)
 
 def _plant(name: str) -> None:
     """Let the mistake be planted when the backend has started; until then TensorFlow must wait."""
-    from tests.mistakes.catalogue import MISTAKES
-    from tests.mistakes.of_scripts import MISTAKES as OF_SCRIPTS
-
-    if name in OF_SCRIPTS:
-        _plant_in_script(OF_SCRIPTS[name][2])
-        return
-    from ringside.verify import task
-
-    run_cases = task.run_cases
-
-    def planted(backend: Any, *arguments: Any) -> None:
-        MISTAKES[name].plant(backend)
-        run_cases(backend, *arguments)
-
-    vars(task)["run_cases"] = planted
-
-
-def _plant_in_script(plant: Any) -> None:
-    """Into the processes that train a script."""
+    from tests.mistakes.catalogue import MISTAKES, note_cases
     from trainers import process
 
     started = process.started
@@ -40,7 +22,8 @@ def _plant_in_script(plant: Any) -> None:
     def planted(*given: Any, **named: Any) -> Any:
         with started(*given, **named) as backend:
             if backend is not None:
-                plant(backend)
+                note_cases()
+                MISTAKES[name].plant(backend)
             yield backend
 
     vars(process)["started"] = planted
@@ -48,7 +31,7 @@ def _plant_in_script(plant: Any) -> None:
 
 if __name__ == "__main__":
     run_dir = sys.argv[sys.argv.index("--run-dir") + 1]
-    if found := re.search(r"planted-(\w+)", run_dir):
+    if found := re.search(r"planted-(\w+?)-in", run_dir):
         _plant(found[1])
     sys.argv[0] = str(ROOT / "train.py")
     runpy.run_path(sys.argv[0], run_name="__main__")

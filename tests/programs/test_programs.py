@@ -278,7 +278,7 @@ def test_program(arm: Arm, program: Program, trained: Callable[[Arm], tuple[Path
     """It tells what plain Keras tells in every process, or is refused by the sentence."""
     divided = arm.replicas > 1 and arm.trial != "tiled"
     if program.name == "sum_over_rows" and divided:
-        pytest.skip("a sum: ringside verify says so (tests/mistakes/test_scripts.py)")
+        pytest.skip("a sum: ringside verify says so (tests/mistakes/test_mistakes.py)")
     folder, printed = trained(arm)
     reference = load(trained(plain(arm.keras))[0] / f"{program.name}.0.npz")
     files = [folder / f"{program.name}.{rank}.npz" for rank in range(arm.processes)]

@@ -20,6 +20,7 @@ WITH_TENSORFLOW = {
     "backends",
     "trainers",
     "ringside.collectives",
+    "ringside.probe",
     "ringside.script",
     "ringside.verify",
     "ringside_core.keras",

@@ -1,13 +1,12 @@
-"""`ringside check`: what is said of a script before anything long starts."""
+"""`ringside check`: what is said of a program before anything long starts."""
 
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from ringside.cli.check import _of_script
-from ringside_core.specs import RunSpec
-from tests.training.test_trainer import serial_spec
+from ringside.cli.check import _checked
+from ringside_core.specs import RunSpec, Topology
 
 pytestmark = pytest.mark.usefixtures("warm")
 SCRIPT = """
@@ -26,7 +25,19 @@ NORMALISED = "tf.keras.layers.BatchNormalization()"
 def spec_of(folder: Path, layer: str, loss: str = '"mse"') -> RunSpec:
     """A run of the script with this second layer."""
     (folder / "mine.py").write_text(SCRIPT.replace("LAYER", layer).replace("LOSS", loss))
-    return serial_spec(workload=str(folder / "mine.py"), global_batch=4, epochs=2)
+    return run_of(str(folder / "mine.py"), 4)
+
+
+def run_of(workload: str, global_batch: int) -> RunSpec:
+    """Two epochs of a program."""
+    return RunSpec(
+        workload=workload,
+        backend="serial",
+        options={},
+        topology=Topology(),
+        global_batch=global_batch,
+        epochs=2,
+    )
 
 
 @pytest.mark.parametrize(
@@ -58,14 +69,23 @@ def test_it_says_what_verify_will_find(
 ) -> None:
     """Seven rows in batches of four; what stands in the way of a certificate is told."""
     spec = spec_of(tmp_path, layer, loss)
-    lines, passed = _of_script(Console(), spec)
+    lines, passed = _checked(Console(), spec)
 
     parameters = {"De": 14, "Ba": 16, "Dr": 8}[layer.removeprefix("tf.keras.layers.")[:2]]
     assert lines[:4] == [
-        "fit: number 1 of the script; -w fit=2 is for the next one, if any",
+        "fit: number 1 of the script; -w fit=2 is for the next, if any",
         "training: 2 epochs of 2 updates on 4 rows; SGD",
         f"model: Sequential, {parameters} parameters",
         "callbacks: EarlyStopping; certificates go without",
     ]
     assert any(words in line for line in lines[4:]), lines
     assert passed is certified
+
+
+def test_a_workload_of_ringsides_is_checked_too() -> None:
+    """By its name; it has one fit."""
+    lines, passed = _checked(Console(), run_of("digits", 48))
+
+    assert passed, lines
+    assert lines[0].startswith("training: 2 epochs of ")
+    assert lines[1].startswith("model: Sequential, ")

@@ -1,15 +1,13 @@
 """What cannot run in float64 is certified in float32, to what rounding does and no further."""
 
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
 
 from ringside.verify.certify import certify
-from ringside.verify.states import Moved
-from ringside_core.keras import draw_by_rank, get_weights, tf
+from ringside.verify.trial import move_to_neighbours
+from ringside_core.keras import tf
 from tests.nightly import daily
 from tests.verify import zoo_of_float32
 from tests.verify.arms import GLOO, subject
@@ -46,55 +44,15 @@ def test_it_is_certified_in_float32(name: str, tmp_path: Path) -> None:
         assert checks["float32 single updates"].covered
 
 
-def test_a_run_in_float64_is_refused(tmp_path: Path) -> None:
-    """It could not even be trained."""
-    workload = f"{zoo_of_float32.__name__}:cast_in_loss"
-    arm = subject("mirrored", 2, workload=workload, global_batch=12, precision="float64")
-
-    (certificate,) = certify([arm], folder=tmp_path)
-
-    assert not certificate.passed
-    assert "a run in float64, must be able to run in float64" in certificate.obstacle
-
-
 def test_each_trained_weight_is_moved_to_a_neighbour() -> None:
-    """Up or down, by one rounding; a counter stays, whatever its type."""
-    model = tf.keras.Sequential([tf.keras.layers.Dense(40, input_shape=(3,))])
-    model.steps = tf.Variable(3.0, trainable=False)
-    before = get_weights(model)
-    moving = Moved(each_update=True)
-    moving.training = SimpleNamespace(model=model)  # type: ignore[assignment]
+    """Up or down, by one rounding."""
+    kernel = np.random.default_rng(0).normal(size=(3, 40)).astype(np.float32)
+    variable = tf.Variable(kernel)
 
-    moving.on_step(1)
+    move_to_neighbours([variable], np.random.default_rng(0))
 
-    kernel, moved = before[0], get_weights(model)[0]
-    signs = np.sign(moved - kernel)
-    np.testing.assert_array_equal(moved, np.nextafter(kernel, np.float32(np.inf) * signs))
+    signs = np.sign(variable.numpy() - kernel)
+    np.testing.assert_array_equal(
+        variable.numpy(), np.nextafter(kernel, np.float32(np.inf) * signs)
+    )
     assert {-1.0, 1.0} == set(signs.flat)
-    assert model.steps.numpy() == 3.0
-
-
-def test_ranks_draw_from_streams_of_their_own() -> None:
-    """Keras' image layers, and a generator that a layer's author keeps."""
-
-    class Own(tf.keras.layers.Layer):
-        def __init__(self) -> None:
-            super().__init__()
-            self.chances = [tf.random.Generator.from_seed(5)]
-
-        def call(self, x: Any) -> Any:
-            return x + self.chances[0].uniform(tf.shape(x))
-
-    def drawn(rank: int) -> list[Any]:
-        tf.keras.utils.set_random_seed(1)
-        model = tf.keras.Sequential([tf.keras.layers.RandomRotation(0.2), Own()])
-        model.build((None, 4, 4, 1))
-        draw_by_rank(model, rank)
-        noise = model.layers[1].chances[0].uniform((4,)).numpy()
-        return [*model.layers[0]._random_generator.random_uniform((4,)).numpy(), *noise]
-
-    rows = [drawn(rank) for rank in (0, 1, 2)]
-
-    assert drawn(1) == rows[1]
-    for here, there in ((0, 1), (0, 2), (1, 2)):
-        assert not set(rows[here]) & set(rows[there])

@@ -7,19 +7,22 @@ imports, or a variable that is set too late.
 from pathlib import Path
 
 from launch.flags import spec_from_flags
-from ringside.verify.processes import run_request
-from ringside.verify.request import Case, Request
-from ringside_core.specs import Surroundings
+from ringside.verify.processes import watched
+from ringside.verify.trial_request import TRIAL, UPDATES, TrialRequest
+from ringside_core.specs import Surroundings, write_whole
 
 
-def test_one_device_is_inspected_and_watched(tmp_path: Path) -> None:
+def test_one_device_is_watched(tmp_path: Path) -> None:
     """All code that it loads is covered by Ringside's own version, so none counts as a user's."""
-    spec = spec_from_flags(Surroundings(), backend="one_device", save="record")
-    request = Request(cases=(Case(name="few", spec=spec, steps=2),), inspect=(1,))
+    spec = spec_from_flags(
+        Surroundings(), backend="one_device", save="record", workload="digits", global_batch=48
+    )
+    write_whole(tmp_path / "run" / TRIAL, TrialRequest(updates=4).to_json())
 
-    watched = run_request(request, spec, tmp_path / "run")
+    found = watched([UPDATES], spec, tmp_path / "run")
 
-    assert watched.obstacle == ""
-    trace = watched.traces["few"]["rank-0"]
-    assert "error" not in trace.meta
+    assert found.obstacle == ""
+    trace = found.traces[UPDATES]["rank-0"]
+    assert trace.error == ""
+    assert trace.steps == 4
     assert trace.meta["sources"] == {}

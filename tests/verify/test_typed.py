@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from ringside_core.specs import Certificate
-from tests.verify.test_certify import WORKLOADS
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.usefixtures("warm_commands")
@@ -34,9 +33,9 @@ def test_certificates_are_written_and_failures_end_with_1(tmp_path: Path) -> Non
     (tmp_path / "cache").write_text("a file where a folder is expected")
 
     done = typed(
-        "--workload", f"{WORKLOADS}:plain",
+        "--workload", f"{ROOT}/tests/mistakes/programs.py:momentum",
         "--backends", "mirrored:steps_per_execution=10,horovod:compression=fp16",
-        "--global-batch", "12", "--explain", "--name", "mine",
+        "--global-batch", "8", "--explain", "--name", "mine",
         cwd=tmp_path, XDG_CACHE_HOME=str(tmp_path / "cache"),
     )  # fmt: skip
 

@@ -58,12 +58,13 @@ interval of interest: Of interest are the pairs of one size, each arm against se
 that is measured twice. The width of an interval is (high − low) ÷ ratio. Once 5 rounds count, no
 more are made if the widest interval is at most as wide as was asked for.
 
-certified, comparable: Before anything is timed, each arm trains on the same global batches as the
-serial run. exact: all weights, losses, metrics and predictions equal those of the serial run within
-rounding. statistical: for asynchronous training with several workers, checked by counting and by
-convergence. A deviation is the largest |arm - serial| of an array ÷ the largest |serial| of all
-arrays of its kind. An arm is comparable if it has such a certificate for exactly the run that was
-timed, on this machine, with these packages and data. Other arms are shown apart and never ranked.
+certified, comparable: Before anything is timed, each arm trains on the same global batches as plain
+Keras. exact: all weights, metrics and predictions equal those of plain Keras within rounding. in
+turn: of asynchronous training with several workers, they do where each update waits for the one
+before; without that, updates and rows are counted. A deviation is the largest |arm - plain| of an
+array ÷ the largest |plain| of all arrays of its kind. An arm is comparable if it has such a
+certificate for exactly the run that was timed, on this machine, with these packages and data. Other
+arms are shown apart and never ranked.
 
 scaling efficiency: X(N) ÷ (N · X(base)), where X is examples/s at N replicas, computed from the
 ratio above. Strong: the global batch is the same at every size. Weak: the batch of each replica is

@@ -154,7 +154,7 @@ def _certified(pair: tuple[ArmRow, ArmRow]) -> str:
     if set(kinds) == {"exact"}:
         return "both certified"
     whose = "one" if "exact" in kinds else "both"
-    return f"both certified, {whose} by convergence only"
+    return f"both certified, {whose} where updates wait for each other"
 
 
 def _beside_serial(summary: Summary, row: ArmRow) -> PairVerdict | None:

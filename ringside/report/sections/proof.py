@@ -116,7 +116,7 @@ def _agreement(certificates: Sequence[Certificate]) -> str:
         verb = "is" if len(exact) == 1 else "are"
         told.append(f"{len(exact)} {verb} equal to {serial} within rounding")
     if count := len(certificates) - len(exact):
-        told.append(f"{count}, asynchronous, by counting and convergence")
+        told.append(f"{count}, asynchronous, where each update waits for the one before")
     return "; ".join(told)
 
 

@@ -189,11 +189,11 @@ def test_only_arm_of_its_size() -> None:
     )
 
 
-def test_arm_certified_by_convergence_is_said_to_be_so() -> None:
+def test_arm_certified_in_turn_is_said_to_be_so() -> None:
     """An asynchronous arm does not compute exactly the same."""
     summary = judged(BEST)
     arms = [
-        replace(row, certificate=row.certificate.replace(kind="statistical"))
+        replace(row, certificate=row.certificate.replace(kind="in turn"))
         if row.certificate and row.arm.label == "mirrored ×2"
         else row
         for row in summary.arms
@@ -201,7 +201,9 @@ def test_arm_certified_by_convergence_is_said_to_be_so() -> None:
 
     head = headlines(replace(summary, arms=tuple(arms)))[0]
 
-    assert "Same arithmetic: both certified, one by convergence only." in head.evidence
+    assert (
+        "Same arithmetic: both certified, one where updates wait for each other." in head.evidence
+    )
 
 
 def test_arms_of_two_keras_are_not_said_to_compute_the_same() -> None:

@@ -53,7 +53,7 @@ def test_answer_when_all_are_certified() -> None:
     assert found.certain
     assert found.answer == (
         "Yes. All 15 arms are certified: 14 agree with the serial run to 4.5e-13 or better in "
-        "float64; 1, asynchronous, by counting and convergence."
+        "float64; 1, asynchronous, where each update waits for the one before."
     )
 
 
@@ -84,14 +84,14 @@ def test_answer_when_none_is_certified() -> None:
 
 def test_answer_claims_no_more_than_was_seen() -> None:
     """The largest deviation of any kind; equal bits or rounding are said as such."""
-    loss = parity("float64", deviation(2e-15, 1, kind="loss", name="mean loss"))
+    slot = parity("float64", deviation(2e-15, 1, kind="slots", name="000 m"))
     zero = parity("float64", deviation(0.0, 1))
 
     def answer(check: object) -> str:
         proofs = [c.replace(checks=(check,)) for c in three("serial").certificates]
         return proof(three().replace(certificates=tuple(proofs))).answer
 
-    assert "1 agrees with the serial run to 2.0e-15 or better in float64" in answer(loss)
+    assert "1 agrees with the serial run to 2.0e-15 or better in float64" in answer(slot)
     assert "1 agrees with the serial run to the last bit in float64" in answer(zero)
     assert "1 is equal to the serial run within rounding" in answer(answered("training ledger"))
 
@@ -118,7 +118,7 @@ def test_table_of_certificates() -> None:
     assert lost["Float64"].main == "3.1e-02" and lost["Float64"].bad
     assert lost["Evaluation, predictions"].main == "–"
     assert lost["Why not"].main.startswith("float64 parity: largest deviation 3.1e-02")
-    assert rows["parameter_server ×2"][1].main == "statistical"
+    assert rows["parameter_server ×2"][1].main == "in turn"
     assert rows["mirrored ×2"][1].note == "not for these runs"
     assert rows["multi_worker_mirrored ×2"][1].note == "not verified"
     assert "Why not" not in [column.name for column in bout_view().proof.table.columns]
@@ -286,7 +286,7 @@ def test_what_certificates_cover_stands_beside_the_answer() -> None:
     assert [line.partition(",")[0] for _, line in lines] == [
         "Covers the first 20 updates in float64",
         "Covers the first 20 updates in float64",
-        "Covers which examples are fed",
+        "Covers how many rows are trained",
     ]
     assert not any("horovod:controller=mpi ×2" in arms for arms, _ in lines)
     assert all(escaped(line) in render_markdown(mixed_view()) for _, line in lines)

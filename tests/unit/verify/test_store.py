@@ -131,7 +131,7 @@ def test_a_change_of_the_users_own_code_is_told(tmp_path: Path) -> None:
 def test_ringsides_own_modules_are_not_a_users() -> None:
     """In a process that verifies, before it loads a workload; also of what certifies and tests."""
     program = (
-        "import ringside.compare.arms, ringside.verify.certify, ringside.verify.task\n"
+        "import ringside.compare.arms, ringside.verify.certify, ringside.verify.trial\n"
         "from ringside.verify.store import users_code\n"
         "assert users_code() == {}, users_code()\n"
     )
