@@ -106,7 +106,7 @@ class Certificate(Document):
         checks: all checks that were made.
         by_design: known differences that were allowed for.
         obstacle: why the arm cannot be certified at all; empty: it can.
-        folder: where the logs are, and the traces of an arm that did not pass.
+        folder: where the logs are, and the traces if any of the arms did not pass.
         not_in_float64: why the model cannot run so, and everything was compared in float32; empty:
             it can.
         on_gpus: whether TensorFlow saw a GPU. Then it was verified without TensorFloat-32.
