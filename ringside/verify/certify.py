@@ -64,7 +64,7 @@ class _Runs:
     """What the processes of one command have done; each is started once.
 
     Attributes:
-        spec: of the serial run.
+        spec: of plain Keras.
         folder: for all of them.
         asked: what all are asked.
         precision: of all but single updates.

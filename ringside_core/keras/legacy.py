@@ -14,7 +14,10 @@ from ringside_core.keras.tensorflow import is_seeded, tf
 class Legacy(Keras):
     """What Ringside asks of legacy Keras."""
 
-    optimizers: tuple[type, ...] = (tf.keras.optimizers.Optimizer, tf.keras.optimizers.legacy.Optimizer)
+    optimizers: tuple[type, ...] = (
+        tf.keras.optimizers.Optimizer,
+        tf.keras.optimizers.legacy.Optimizer,
+    )
     epoch_logs = "_validate_and_get_metrics_result"
     containers: tuple[str, ...] = ("compiled_loss", "compiled_metrics")
 

@@ -92,8 +92,8 @@ def test_a_mistake_is_caught(
     failed = [check.name for check in certificate.checks if not check.passed]
     assert not certificate.passed
     assert MISTAKES[name].fails in failed, certificate.reason
-    told = re.findall(r"\b[A-Z]\w*(?:Error|Exception)\b", certificate.reason)
-    assert set(told) <= GUARDS, certificate.reason
+    errors = re.findall(r"\b[A-Z]\w*(?:Error|Exception)\b", certificate.reason)
+    assert set(errors) <= GUARDS, certificate.reason
 
 
 @pytest.mark.parametrize("program", daily(PROGRAMS, lambda program: program == "dense"))

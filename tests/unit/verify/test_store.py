@@ -260,7 +260,7 @@ def test_the_console_says_why_an_arm_is_certified_anew(
 
     certify_arms.certify_arms(Console(file=told, width=120), [subject], tmp_path, reuse=True)
 
-    assert "certified anew: LD_PRELOAD is new since\n" in told.getvalue()
+    assert "certified again: LD_PRELOAD is new since\n" in told.getvalue()
 
 
 def test_arms_of_two_keras_have_two_references(
