@@ -92,7 +92,7 @@ def _is_last(backend: Any) -> bool:
 
 
 def _is_unwatched(backend: Any) -> bool:
-    """Whether the training that is traced is the one that nobody watches."""
+    """Whether the training that is traced is the one that is not watched."""
     from ringside.verify.trial_request import SHORT
 
     return _CASE[-1:] == [SHORT]
@@ -254,7 +254,7 @@ def rows_of_a_table_halved(backend: Any) -> None:
 
 @mistake(AS_TIMED, daily="horovod")
 def gradients_twice_as_timed(backend: Any) -> None:
-    """Where nobody watches, each gradient counts twice."""
+    """Where it is not watched, each gradient counts twice."""
     _gradients(backend, lambda g: _times(g, 2 if _is_unwatched(backend) else 1))
 
 
@@ -438,7 +438,7 @@ def weights_of_rows_lost(backend: Any) -> None:
 
 @mistake(AS_TIMED, program="weighted_rows")
 def weights_of_rows_lost_as_timed(backend: Any) -> None:
-    """Where nobody watches, all rows count the same."""
+    """Where it is not watched, all rows count the same."""
     _rows(lambda b, training: b[:2] if training and _is_unwatched(backend) else b)
 
 
@@ -511,7 +511,7 @@ def short_batch_filled_up(backend: Any) -> None:
     _data(lambda data: data.map(filled))
 
 
-# Evaluation and what is told
+# Evaluation and history
 
 
 @mistake(ONCE, daily="horovod")
@@ -544,13 +544,13 @@ def evaluated_as_in_training(backend: Any) -> None:
 
 @mistake(ONCE, "horovod")
 def own_metrics(backend: Any) -> None:
-    """What is told of an evaluation is what one replica has seen."""
+    """The metrics of an evaluation are those of one replica."""
     _replace(backend, "with_summed", lambda add, variables, read: read())
 
 
 @mistake(PARITY)
 def own_history(backend: Any) -> None:
-    """What is told of an epoch of more than one batch is a little too much."""
+    """The history is a little too high."""
 
     def more(add: Any, variables: Any, read: Any) -> Any:
         factor = 1.01 if _CASE[-1:] == ["updates"] else 1.0
@@ -729,7 +729,7 @@ def pushes_dropped_later(backend: Any) -> None:
 
 @mistake(FED, *WORKERS)
 def updates_lost_as_timed(backend: Any) -> None:
-    """Where nobody watches, every seventh update of a worker is not dispatched."""
+    """Where it is not watched, every seventh update of a worker is not dispatched."""
     if backend.role != "coordinator":
         return
     scheduled: list[Any] = []
