@@ -170,24 +170,6 @@ def test_nobody_begins_anew_without_a_word(tmp_path: Path, records: list[RecordI
     assert warning.startswith("EarlyStopping, ReduceLROnPlateau began anew at the restart")
 
 
-class AtTest(tf.keras.callbacks.Callback):
-    """It waits for what never comes."""
-
-    def on_test_batch_begin(self, batch: int, logs: Any = None) -> None:
-        raise AssertionError
-
-    def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
-        raise AssertionError
-
-
-def test_nobody_waits_in_silence(tmp_path: Path, records: list[RecordInProgress]) -> None:
-    """Batches of a validation are told to nobody, and who has a method for them is named."""
-    train_serial(tmp_path, trained=with_callbacks(AtTest, stops), epochs=1)
-
-    (warning,) = records[-1].warnings
-    assert warning.startswith("AtTest: on_test_batch_begin and on_test_batch_end are never called")
-
-
 class Averages(tf.keras.callbacks.Callback):
     """It keeps what no checkpoint holds: variables."""
 
@@ -199,7 +181,7 @@ class Averages(tf.keras.callbacks.Callback):
 
 def test_what_no_checkpoint_holds_is_named() -> None:
     """Functions and data need no word."""
-    model = momentum().build_model()
+    model = momentum().model()
     model.compile("sgd")
     learned = Learned([Averages(), lowers()], model)
     learned.begin()
@@ -209,7 +191,7 @@ def test_what_no_checkpoint_holds_is_named() -> None:
 
 def test_many_arrays_keep_their_order() -> None:
     """More than 10,000, by number and not by name."""
-    model, one = momentum().build_model(), Decays()
+    model, one = momentum().model(), Decays()
     model.compile("sgd")
     learned = Learned([one], model)
     learned.begin()

@@ -76,7 +76,7 @@ def test_a_checkpoint_that_does_not_fit_leaves_the_one_before(
     """The training goes on to its end, and the record says so."""
     trained = at_update(6, lambda model: fill(small / "full"))
 
-    train_serial(small, trained=trained, epochs=3, stop_after=9, ledger="digest")
+    train_serial(small, trained=trained, epochs=3, stop_after=9)
 
     assert len(records[0].epochs) == 2
     assert checkpoint.read(small / "checkpoint.npz")[1].epochs_done == 1

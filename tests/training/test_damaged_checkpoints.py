@@ -30,7 +30,7 @@ def test_a_damaged_checkpoint_is_refused_or_read(
     """Bytes that are others, and whole archives in which a value is another or is missing."""
     file = tmp_path_factory.getbasetemp() / "checkpoint.npz"
     ledger = np.array([6, 15, 7, 1], dtype=np.int64)
-    begun = BegunEpoch(batches=1, feed="{}", totals=(ledger, np.array([1.5])), fed=None)
+    begun = BegunEpoch(batches=1, feed="{}", totals=(ledger, np.array([1.5])))
     write(file, {"weight_0000": np.arange(6.0)}, Position(1, begun))
     arrays: dict[str, Any] = read_arrays(file)
     name = data.draw(st.sampled_from(sorted(arrays)))

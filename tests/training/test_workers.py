@@ -37,8 +37,7 @@ def said_(tmp_path_factory: pytest.TempPathFactory) -> Any:
             assert starts[keras, workers], "the first test says why"
             return starts[keras, workers]
         starts[keras, workers] = {}
-        by = "fit" if keras == 2 else "loop"
-        spec = Case("parameter_server", workers).spec("digits", keras=keras, trained_by=by)
+        spec = Case("parameter_server", workers).spec("digits", keras=keras)
         asked: dict[str, Any] = {"programs": [*PROGRAMS], "counted": []}
         if workers > 1:
             asked = {"programs": [], "counted": COUNTED}

@@ -69,34 +69,6 @@ class Counted(tf.keras.callbacks.Callback):
         self.tested = logs["loss"]
 
 
-class OwnStep(tf.keras.Model):
-    """A model with a training step of its own, which sums, and divides as under a strategy."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.inner = net()
-        self.summed = tf.keras.losses.MeanSquaredError("sum")
-        self.tested = tf.keras.metrics.Mean("tested")
-
-    def call(self, x: Any) -> Any:
-        return self.inner(x)
-
-    def train_step(self, batch: Any) -> Any:
-        x, y = batch
-        with tf.GradientTape() as tape:
-            loss = tf.nn.compute_average_loss(tf.math.squared_difference(self(x), y)[:, 0])
-            added = 0.1 * tf.reduce_sum(self.trainable_variables[0] ** 2)
-            loss += tf.nn.scale_regularization_loss(added) + 0.05 * self.summed(y, self(x))
-        variables = self.trainable_variables
-        self.optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
-        return {"loss": loss}
-
-    def test_step(self, batch: Any) -> Any:
-        x, y = batch
-        self.tested.update_state(tf.keras.losses.MeanSquaredError()(y, self(x)))
-        return {"loss": self.tested.result()}
-
-
 class Held(tf.keras.callbacks.Callback):
     """Changes the rate of an optimizer that it holds, evaluates, and stops at a beginning."""
 
@@ -134,58 +106,6 @@ def held(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
     history.history |= {"evaluated": evaluated, "drawn": [drawn]}
     history.history["rate"] = [float(optimizer.learning_rate.numpy())]
     return model, history
-
-
-def endless(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
-    """Epochs of seven updates; a pass is five and five examples of a sixth."""
-    tf.keras.utils.set_random_seed(7)
-    with scope():
-        model = net()
-        model.compile(tf.keras.optimizers.SGD(0.1, momentum=0.5), "mse", metrics=["mae"])
-    endless = tf.data.Dataset.from_tensor_slices(data(10)).repeat().batch(BATCH)
-    return model, fit(model, endless, steps_per_epoch=7, epochs=3, verbose=0)
-
-
-def padded(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
-    """Sentences, each batch as long as its longest one; the padding is masked."""
-    tf.keras.utils.set_random_seed(8)
-    with scope():
-        model = tf.keras.Sequential(
-            [
-                tf.keras.Input((None,), dtype="int64"),
-                layers.Embedding(9, 4, mask_zero=True),
-                layers.LSTM(3),
-                layers.Dense(1),
-            ]
-        )
-        model.compile(tf.keras.optimizers.SGD(0.1, momentum=0.5), "mse", metrics=["mae"])
-    words = tf.data.Dataset.range(EXAMPLES).map(
-        lambda i: (1 + tf.range(i, i + 1 + i * 7 % 13) % 8, tf.cast(i % 5, tf.float64))
-    )
-    held_out = words.take(30).padded_batch(BATCH)  # its longest is shorter
-    said = {"validation_data": held_out, "epochs": 2, "verbose": 0}
-    return model, fit(model, words.padded_batch(BATCH), **said)
-
-
-class Mixed(tf.keras.utils.Sequence):
-    """Batches whose rows are in a new order at each reading, which no update depends on."""
-
-    def __len__(self) -> int:
-        return -(-EXAMPLES // BATCH)
-
-    def __getitem__(self, index: int) -> Any:
-        x, y = (part[index * BATCH : (index + 1) * BATCH] for part in data(14))
-        rows = np.random.permutation(len(x))
-        return x[rows], y[rows]
-
-
-def drawn(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
-    """Batches that NumPy draws: each process must take its part of the same ones."""
-    tf.keras.utils.set_random_seed(14)
-    with scope():
-        model = net()
-        model.compile(tf.keras.optimizers.SGD(0.1, momentum=0.5), "mse", metrics=["mae"])
-    return model, fit(model, Mixed(), epochs=2, shuffle=False, verbose=0)
 
 
 def decided(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
@@ -232,44 +152,6 @@ def stepwise(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
     )
     history.history.update({name: [float(value)] for name, value in counted.said.items()})
     history.history["tested"] = [counted.tested]
-    return model, history
-
-
-def staged(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
-    """Two trainings, the second on what the first has left; then part of it frozen."""
-    tf.keras.utils.set_random_seed(3)
-    with scope():
-        model = net()
-        model.compile("adam", "mse", metrics=["mae"])
-    said = {"batch_size": BATCH, "shuffle": False, "verbose": 0}
-    fit(model, *data(4), epochs=2, **said)
-    fit(model, *data(4), epochs=3, initial_epoch=2, **said)
-    model.layers[0].trainable = False
-    with scope():
-        model.compile(tf.keras.optimizers.Adam(0.01), "mse", metrics=["mae"])
-    history = fit(model, *data(4), epochs=5, initial_epoch=3, **said)
-    x, y = data(5, 24)
-    evaluated = model.evaluate(x, y, batch_size=BATCH, verbose=0, return_dict=True)
-    history.history.update({f"evaluated {name}": [value] for name, value in evaluated.items()})
-    return model, history
-
-
-def own_step(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
-    """A training step of the author's own, twice."""
-    tf.keras.utils.set_random_seed(4)
-    with scope():
-        model = OwnStep()
-        model.build((None, 3))
-        tried = tf.keras.losses.MeanAbsoluteError()(np.ones((4, 1)), model(np.ones((4, 3))))
-        model.compile(tf.keras.optimizers.SGD(0.1))
-    for _ in range(2):
-        # A short last batch counts by batches in plain Keras.
-        x, y = data(6, 5 * BATCH)
-        history = fit(model, x, y, batch_size=BATCH, epochs=2, shuffle=False, verbose=0)
-    history.history.pop("loss", None)  # plain Keras tells that of the last batch
-    evaluated = model.evaluate(*data(18, BATCH), batch_size=BATCH, verbose=0)
-    model.tested.reset_state()  # each replica has counted one number; Keras 2 calls them weights
-    history.history |= {"evaluated": [evaluated], "tried": [float(tried)]}
     return model, history
 
 
@@ -326,59 +208,6 @@ def within(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
         return model, fit(model, *data(11), shuffle=False, **said)
 
 
-def unweighted(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
-    """Weights of examples, some of them 0, beside metrics that count each example once."""
-    tf.keras.utils.set_random_seed(10)
-    with scope():
-        model = net()
-        # Some weights are 0, and the last batches are short.
-        counts = [tf.keras.metrics.TruePositives(name="hits"), "mae"]
-        model.compile(tf.keras.optimizers.SGD(0.1), "mse", metrics=counts)
-    (x, y), (held_out, wanted) = data(13), data(14, 33)
-    return model, fit(
-        model,
-        x,
-        (y > 0).astype(float),
-        sample_weight=np.arange(EXAMPLES) % 4 / 2.0,
-        validation_data=(held_out, (wanted > 0).astype(float), np.arange(33) % 3 / 1.0),
-        batch_size=BATCH,
-        epochs=2,
-        shuffle=False,
-        verbose=0,
-    )
-
-
-def asked(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
-    """Weights of classes beside both kinds of metrics; a part of the validation, every other time.
-
-    Then steps in Python, over labels of which a filter leaves some.
-    """
-    tf.keras.utils.set_random_seed(17)
-    with scope():
-        model = net()
-        model.compile(tf.keras.optimizers.SGD(0.1), "mse", ["mae"], weighted_metrics=["mse"])
-    (x, y), (held_out, wanted) = data(19), data(20, 33)
-    history = fit(
-        model,
-        x,
-        (y > 0).astype(float),
-        batch_size=BATCH,
-        epochs=4,
-        shuffle=False,
-        verbose=0,
-        class_weight={0: 1.0, 1: 2.0},
-        validation_data=(held_out, wanted),
-        validation_batch_size=7,
-        validation_steps=3,
-        validation_freq=2,
-    )
-    with scope():
-        model.compile(tf.keras.optimizers.SGD(0.1), "mse", run_eagerly=True)
-    some = tf.data.Dataset.from_tensor_slices((x, y)).filter(lambda x, y: y[0] < 1).batch(BATCH)
-    history.history["eager"] = fit(model, some, verbose=0).history["loss"]
-    return model, history
-
-
 def saved(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
     """A file keeps of "accuracy" what the training has made of it: here, of numbered classes."""
     tf.keras.utils.set_random_seed(15)
@@ -395,27 +224,6 @@ def saved(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
         metrics = json.loads(file.attrs["training_config"])["metrics"]
     history.history = {"kept": [json.dumps(metrics)]}
     return model, history
-
-
-class Compared(tf.keras.layers.Layer):
-    """Adds a loss for each example, as a layer of connectionist temporal classification does."""
-
-    def call(self, y: Any, made: Any) -> Any:
-        self.add_loss(tf.math.squared_difference(y, made))
-        return made
-
-
-def added(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
-    """A model without a compiled loss."""
-    tf.keras.utils.set_random_seed(16)
-    with scope():
-        inputs = {"x": tf.keras.Input((3,)), "y": tf.keras.Input((1,))}
-        model = tf.keras.Model(inputs, Compared()(inputs["y"], net()(inputs["x"])))
-        model.compile(tf.keras.optimizers.SGD(0.004))
-    (x, y), (held_out, wanted) = data(16), data(17, 33)
-    said = {"batch_size": BATCH, "epochs": 2, "shuffle": False, "verbose": 0}
-    tested = {"x": held_out, "y": wanted}
-    return model, fit(model, {"x": x, "y": y}, validation_data=(tested,), **said)
 
 
 class Late(tf.keras.Model):
@@ -464,107 +272,7 @@ def unbuilt(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
     return model, history
 
 
-class WithoutCall(tf.keras.Model):
-    """Only its steps run its nets, the second one after a gradient of the first."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        one, other = (tf.keras.initializers.GlorotUniform(seed=seed) for seed in (10, 11))
-        self.first = tf.keras.Sequential([layers.Dense(3, "tanh", kernel_initializer=one)])
-        self.second = layers.Dense(1, kernel_initializer=other)
-
-    def train_step(self, batch: Any) -> Any:
-        x, y = batch
-        with tf.GradientTape() as tape:
-            hidden = self.first(x)
-            below = tf.reduce_mean((hidden - y) ** 2)
-        mine = self.first.trainable_variables
-        gradients = tape.gradient(below, mine)
-        with tf.GradientTape() as tape:
-            made = self.second(hidden)
-            loss = self.compiled_loss(y, made)
-        more = self.second.trainable_variables
-        gradients += tape.gradient(loss, more)
-        self.optimizer.apply_gradients(zip(gradients, mine + more, strict=True))
-        self.compiled_metrics.update_state(y, made)
-        return {one.name: one.result() for one in self.metrics}
-
-    def test_step(self, batch: Any) -> Any:
-        x, y = batch
-        self.compiled_loss(y, self.second(self.first(x)))
-        return {one.name: one.result() for one in self.metrics}
-
-
-def without_call(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
-    """A model that is never called: its losses and weights are made by its step."""
-    with scope():
-        model = WithoutCall()
-        model.compile(tf.keras.optimizers.Adam(0.01), "mse", metrics=["mae"])
-    said = {"batch_size": BATCH, "epochs": 2, "shuffle": False, "verbose": 0}
-    return model, fit(model, *data(9), **said)
-
-
-class MadeInBuild(tf.keras.layers.Layer):
-    """Its layer is made, without a seed, when it is built."""
-
-    def build(self, shape: Any) -> None:
-        self.inner = layers.Dense(3, "tanh")
-
-    def call(self, x: Any) -> Any:
-        return self.inner(x)
-
-
-class Unlabelled(WithoutCall):
-    """The same of data without labels, which are to come out as they were."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.second = MadeInBuild(), layers.Dense(3)
-
-    def train_step(self, batch: Any) -> Any:
-        return super().train_step((batch, batch))
-
-    def test_step(self, batch: Any) -> Any:
-        return super().test_step((batch, batch))
-
-
-def unlabelled(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
-    """A step makes layers whose weights follow the script's own seed."""
-    tf.keras.utils.set_random_seed(12)
-    with scope():
-        net()  # it draws before
-        model = Unlabelled()
-        model.compile(tf.keras.optimizers.Adam(0.01), "mse", metrics=["mae"])
-    batches = tf.data.Dataset.from_tensor_slices(data(10)[0]).batch(BATCH)
-    return model, fit(model, batches, epochs=2, verbose=0)
-
-
-def named(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
-    """A step that names the optimizer with which its model is compiled."""
-    tf.keras.utils.set_random_seed(13)
-    with scope():
-        optimizer = tf.keras.optimizers.Adam(0.01)
-
-        class Named(tf.keras.Sequential):
-            def train_step(self, batch: Any) -> Any:
-                x, y = batch
-                with tf.GradientTape() as tape:
-                    loss = self.compiled_loss(y, self(x, training=True))
-                mine = self.trainable_variables
-                optimizer.apply_gradients(zip(tape.gradient(loss, mine), mine, strict=True))
-                return {"loss": loss}
-
-        model = Named(net().layers)
-        model.compile(optimizer, "mse")
-    said = {"batch_size": BATCH, "epochs": 2, "shuffle": False, "verbose": 0}
-    return model, fit(model, *data(11, 60), **said)
-
-
-PROGRAMS = (
-    *(decided, stepwise, staged, own_step, looped),
-    *(held, endless, padded, drawn, unbuilt, within, unweighted, saved, added),
-    *(without_call, unlabelled, named, asked),
-)
+PROGRAMS = (decided, stepwise, looped, held, unbuilt, within, saved)
 
 
 def trained(scope: Scope, fit: Fit, folder: Path) -> dict[str, np.ndarray]:
