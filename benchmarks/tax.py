@@ -270,7 +270,7 @@ def specs_of(
         save="record",
     )
     if keras == 3:
-        run = run.replace(keras=3, trained_by="loop")
+        run = run.replace(keras=3)
     usual = KERAS_3 if keras == 3 else BACKENDS
     backends = backends or (
         AS_SHIPPED if program.as_shipped else READERS if name in INPUTS else usual

@@ -85,7 +85,6 @@ def spec_from_flags(
         must_train_all_fits(workload, workload_options)
     surroundings = surroundings.placed(name, servers=options.num_servers)
     found = {"workload": workload, "workload_option": workload_options, "keras": version}
-    found["trained_by"] = given.get("trained_by") or ("fit" if version == 2 else "loop")
     return RunSpec(
         backend=name,
         options=options,

@@ -405,7 +405,6 @@ def _begun() -> _Session:
         workload=name or "notebook",
         precision=tf.keras.backend.floatx(),
         keras=VERSION,
-        trained_by="fit" if VERSION == 2 else "loop",
     )
     surroundings = own_surroundings(spec)
     run_dir = Path("runs") / spec.replace(global_batch=spec.topology.num_replicas).run_name

@@ -169,13 +169,14 @@ class _Training(tf.keras.callbacks.Callback):
 
     def _of_worker(self, graph: Any) -> Any:
         """(A worker's rows of a batch, their number) for each global batch."""
-        shard, spec = self._coordinator.current_shard, self.element_spec
+        spec, size = self.element_spec, self._coordinator.num_workers
+        worker = self._coordinator.tracing_worker
         variant = tf.raw_ops.DatasetFromGraph(graph_def=graph)
 
         def own(*parts: Any) -> Any:
             batch = parts if isinstance(spec, tuple) else parts[0]
-            part, rows, n = cut(batch, shard.index, shard.count)
-            if isinstance(n, int) and n % shard.count:  # a step is traced once for all workers
+            part, rows, n = cut(batch, worker, size)
+            if isinstance(n, int) and n % size:  # a step is traced once for all workers
                 part = tf.nest.map_structure(_of_any_size, part)
             return part, tf.cast(rows, tf.int64)
 

@@ -18,7 +18,6 @@ from functools import partial
 from typing import Any
 
 from ringside_core.keras import tf
-from ringside_core.specs import InputShard
 
 
 class _TurnQueue:
@@ -104,15 +103,10 @@ class ShardedCoordinator(tf.distribute.experimental.coordinator.ClusterCoordinat
         self.finished_at.clear()
 
     def create_per_worker_dataset(self, dataset_fn: Callable[[], Any]) -> Any:
-        """As upstream, but `dataset_fn` is traced once for each worker, see `current_shard`."""
+        """As upstream, but `dataset_fn` is traced once for each worker, see `tracing_worker`."""
         return _PerWorkerShards(self, dataset_fn)
 
-    @property
-    def current_shard(self) -> InputShard:
-        """The shard of the worker whose dataset function is being traced."""
-        return InputShard(index=self._tracing_worker, count=self.num_workers)
-
-    _tracing_worker = 0
+    tracing_worker = 0  # number of the worker whose dataset function is being traced
 
     def _identify_readers(self, closures: Any) -> None:
         upstream = closures.get
@@ -143,9 +137,9 @@ class _PerWorkerShards:
         self._coordinator = coordinator
         self._functions = []
         for index in range(coordinator.num_workers):
-            coordinator._tracing_worker = index
+            coordinator.tracing_worker = index
             self._functions.append(tf.function(dataset_fn).get_concrete_function())
-        coordinator._tracing_worker = 0
+        coordinator.tracing_worker = 0
         # A data set knows how often it was iterated: a shuffle draws another order each time.
         self._datasets = [
             worker.create_resource(function)

@@ -180,9 +180,9 @@ def cpu_s_per_1000_examples(run: Run) -> Figure:
     if began.value is None or chief is None or not chief.epochs:
         return Figure(None, began.reason or "no epoch was recorded")
     first = chief.epochs[0]
-    plan = run.spec.batch_plan
-    synchronous = run.spec.capabilities.synchronous
-    in_step = plan.global_batch if synchronous else plan.per_replica_batch
+    spec = run.spec
+    alone = 1 if spec.capabilities.synchronous else spec.topology.num_replicas
+    in_step = spec.global_batch // alone
     begun_with = min(first.examples, first.steps_per_time * in_step)
     examples = sum(epoch.examples for epoch in chief.epochs) - begun_with
     if not examples:

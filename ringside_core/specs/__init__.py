@@ -52,6 +52,6 @@ from ringside_core.specs.record import (
     Run,
     RunRecord,
 )
-from ringside_core.specs.run_spec import AUTO, LearningRateRule, PipelineOptions, Resources, RunSpec
+from ringside_core.specs.run_spec import AUTO, LearningRateRule, Resources, RunSpec
 from ringside_core.specs.surroundings import Surroundings, read_surroundings
-from ringside_core.specs.topology import BatchPlan, InputShard, Topology
+from ringside_core.specs.topology import Topology

@@ -46,9 +46,6 @@ class Capabilities(Noun):
         one_model: all replicas train the same one. False: each has its own, and is only timed.
         always_one_replica: more than one replica makes no sense.
         joins: launchers that can start it. `auto` takes the first one.
-        gathers: the rows of all replicas can be gathered within a step (`ringside.gather`).
-        loss_scale: Keras can scale the loss there, which mixed_float16 needs.
-        keras3_fit: `Model.fit` of Keras 3 trains there; else the loop does.
         accelerator: type of device without which it cannot run, or None.
     """
 
@@ -57,9 +54,6 @@ class Capabilities(Noun):
     synchronous: bool = True
     one_model: bool = True
     always_one_replica: bool = False
-    gathers: bool = False
-    loss_scale: bool = True
-    keras3_fit: bool = True
     joins: tuple[Literal["tf_config", "horovodrun", "mpirun", "slurm"], ...] = ()
     accelerator: Literal["TPU"] | None = None
 
@@ -103,15 +97,13 @@ _ROWS = (
     BackendRow(
         "mirrored",
         "backends.tf_distribute.mirrored:Mirrored",
-        Capabilities(family="tf.distribute", process_model="single", gathers=True),
+        Capabilities(family="tf.distribute", process_model="single"),
         CrossDeviceOptions,
     ),
     BackendRow(
         "central_storage",
         "backends.tf_distribute.central_storage:CentralStorage",
-        Capabilities(
-            family="tf.distribute", process_model="single", gathers=True, loss_scale=False
-        ),
+        Capabilities(family="tf.distribute", process_model="single"),
         compared_by_default="never",  # upstream calls it experimental
     ),
     BackendRow(
@@ -120,8 +112,6 @@ _ROWS = (
         Capabilities(
             family="tf.distribute",
             process_model="per_replica",
-            keras3_fit=False,
-            gathers=True,
             joins=("tf_config", "slurm"),
         ),
         CommunicationOptions,
@@ -134,8 +124,6 @@ _ROWS = (
             family="tf.distribute",
             process_model="coordinator",
             synchronous=False,
-            loss_scale=False,
-            keras3_fit=False,
             joins=("tf_config", "slurm"),
         ),
         ParameterServerOptions,
@@ -147,7 +135,6 @@ _ROWS = (
         Capabilities(
             family="horovod",
             process_model="per_replica",
-            gathers=True,
             joins=("horovodrun", "mpirun", "slurm"),
         ),
         HorovodOptions,
@@ -165,9 +152,7 @@ _ROWS = (
     BackendRow(
         "tpu",
         "backends.tf_distribute.tpu:TPU",
-        Capabilities(
-            family="tf.distribute", process_model="single", loss_scale=False, accelerator="TPU"
-        ),
+        Capabilities(family="tf.distribute", process_model="single", accelerator="TPU"),
         TPUOptions,
     ),
 )

@@ -84,8 +84,6 @@ class Shared(TrainingSpec):
             RefusalError: a batch that the replicas cannot divide, or settings that do not fit.
         """
         own = {name: value for name, value in arm.settings if value is not None}
-        if own.get("keras") == 3:
-            own["trained_by"] = "loop"
         shared = {name: getattr(self, name) for name in TrainingSpec.model_fields}
         shared |= with_values(TrainingSpec, own, self)
         if arm.capabilities.process_model == "single":

@@ -38,11 +38,6 @@ class BackendOptions(Noun):
         return {}
 
     @property
-    def passes_per_reduction(self) -> int:
-        """Passes whose gradients the backend adds up by itself before it reduces them once."""
-        return 1
-
-    @property
     def stack(self) -> str | None:
         """The stack of `ringside allreduce` that reduces the gradients; None: none of them.
 
@@ -140,7 +135,6 @@ class HorovodOptions(BackendOptions):
             groups, tensor fusion decides.
         hierarchical_allreduce: HOROVOD_HIERARCHICAL_ALLREDUCE, first within each host, then between
             hosts. It has an effect with NCCL only.
-        backward_passes_per_step: passes accumulated locally before one reduction.
         btl_tcp_flags: OMPI_MCA_btl_tcp_flags, for the controller mpi. The sum of 1 (send), 2 (put)
             and 8 (inplace). Open MPI's default contains put: then the receiver asks for each piece
             of a large message. Its questions queue behind the data that it sends itself, so one
@@ -163,7 +157,6 @@ class HorovodOptions(BackendOptions):
     compression: Annotated[Literal["none", "fp16"], Search(("fp16",), ("replicas",))] = "none"
     num_groups: Annotated[PositiveInt | None, Search((1, 4), ("replicas",))] = None
     hierarchical_allreduce: Annotated[bool | None, Search((True,), ("replicas", "gpus"))] = None
-    backward_passes_per_step: PositiveInt = 1
     btl_tcp_flags: Annotated[PositiveInt | None, Search((9,), ("replicas", "hosts", "mpi"))] = None
     # To copy a larger message that nobody expects yet costs more than to announce it.
     btl_tcp_eager_limit: Annotated[
@@ -174,7 +167,7 @@ class HorovodOptions(BackendOptions):
         Search(("ring",), ("replicas", "hosts", "mpi")),
     ] = None
 
-    _NOT_IN_STACK = ("controller", "compression", "num_groups", "backward_passes_per_step")
+    _NOT_IN_STACK = ("controller", "compression", "num_groups")
 
     @model_validator(mode="after")
     def _open_mpi_has_its_own(self) -> Self:
@@ -191,11 +184,6 @@ class HorovodOptions(BackendOptions):
     def horovod_controller(self) -> Literal["gloo", "mpi"] | None:
         """What coordinates the ranks; None: what the launcher chooses."""
         return self.controller
-
-    @property
-    def passes_per_reduction(self) -> int:
-        """Passes whose gradients Horovod adds up before it reduces them once."""
-        return self.backward_passes_per_step
 
     @property
     def _stack_name(self) -> str:

@@ -12,62 +12,15 @@ from ringside_core.specs.keras_version import KerasVersion
 from ringside_core.specs.knob import Knob, Search
 from ringside_core.specs.noun import Document, Noun
 from ringside_core.specs.options import BackendOptions
-from ringside_core.specs.topology import BatchPlan, Topology
+from ringside_core.specs.topology import Topology
 
-ShardPolicy = Literal["batch", "file", "data", "off"]
 Precision = Literal["float32", "float64"]
 Policy = Literal["mixed_float16", "mixed_bfloat16"]
-TrainedBy = Literal["fit", "loop"]
 Option = str | int | float | bool
 # What a diagnostic run leaves out, to see how much time that takes; see RunSpec.
 Ablation = Literal["none", "unused", "no_reduction", "no_input"]
-MAX_SEED = 2**31 - 1  # the shuffle counts in int32
+MAX_SEED = 2**31 - 1
 AUTO = "auto"  # as `resume_from`
-
-
-class PipelineOptions(Noun):
-    """How elements become batches, in one code path for every backend (workloads/pipeline.py).
-
-    Shard `batch`: each reader takes its slice of every global batch, so global batch k has the same
-    examples under every backend. `file`, `data`, `off`: tf.data's AutoShardPolicy of that name;
-    these change the batches. Shuffled orders are a function of seed and epoch only. By default one
-    element or batch is prepared for each core of a replica, and at least two for what is read from
-    a stream; of single elements twice as many. A filter is applied before examples are counted.
-    """
-
-    shard: Annotated[
-        ShardPolicy, Knob("How replicas share the input; file, data and off need --no-cache.")
-    ] = "batch"
-    cache: Annotated[bool, Knob("Read the data into memory once.")] = True
-    shuffle: Annotated[
-        bool | None, Knob("A new order in each epoch. Default: as the data's author has it.")
-    ] = None
-    shuffle_buffer: Annotated[
-        PositiveInt, Knob("Elements held by the shuffle of a stream (--no-cache).")
-    ] = 4096
-    parallel_map: Annotated[
-        PositiveInt | None,
-        Knob("Calls of the input under way for each replica. Default: as it has cores."),
-    ] = None
-    interleave_files: Annotated[PositiveInt, Knob("Files read in parallel.")] = 1
-    filter: Annotated[str | None, Knob("file.py:function or module:function, element → bool.")] = (
-        None
-    )
-    # Not tried by --tuned: its buffer fills while an epoch is validated. A larger one would look
-    # faster in the short epochs of a workload that waits for its input.
-    prefetch: Annotated[
-        NonNegativeInt, Knob("Batches prepared ahead of each replica.", per_arm=True)
-    ] = 2
-
-    @model_validator(mode="after")
-    def _cache_knows_no_files(self) -> Self:
-        if self.cache and self.shard != "batch":
-            raise RefusalError(
-                "The shard policies file, data and off work on a stream of elements.",
-                received=f"shard={self.shard!r} with cache=True",
-                advice="Add --no-cache, or use shard=batch.",
-            )
-        return self
 
 
 class LearningRateRule(Noun):
@@ -127,12 +80,10 @@ class TrainingSpec(Noun):
     of an arm, what arms must share and what `--tuned` tries are made from it.
 
     `workload`: commands have their own default (`workloads/registry.py`); this one is of specs of
-    which nothing is trained, or each case brings its workload. With `gradient_accumulation_steps`
-    the global batch is still the examples in one update. With `steps_per_execution` times are known
-    only at the end of each call. `fit` and `loop` (trainers/loop.py) compute the same. `policy` is
-    for a model whose author sets none; without one, layers compute in `precision`. `as_shipped`:
-    Keras 3's own optimizer combines gradients, to see what is wrong then (docs/upstream.md).
-    `authors_batch`: the global batch that a script was seen to have; None: it was not looked at.
+    which nothing is trained. With `gradient_accumulation_steps` the global batch is still the rows
+    of one update. With `steps_per_execution` times are known only at the end of each call. `policy`
+    is for a model whose author sets none; without one, layers compute in `precision`.
+    `authors_batch`: the global batch that a program was seen to have; None: it was not looked at.
     Its data get other batches only where the run's global batch is another.
     """
 
@@ -158,7 +109,6 @@ class TrainingSpec(Noun):
     ] = 1
     learning_rate_rule: LearningRateRule = LearningRateRule()
     precision: Annotated[Precision, Knob("Number type.")] = "float32"
-    pipeline: PipelineOptions = PipelineOptions()
     resources: Resources = Resources()
     seed: Annotated[int, Field(ge=0, le=MAX_SEED), Knob("Of the weights and the shuffle.")] = 1
     steps_per_execution: Annotated[
@@ -169,14 +119,6 @@ class TrainingSpec(Noun):
     jit_compile: Annotated[
         bool, Knob("Compile the training step by XLA.", per_arm=True), Search((True,))
     ] = False
-    trained_by: Annotated[
-        TrainedBy,
-        Knob(
-            "fit: Keras' Model.fit. loop: a written-out loop with a gradient tape. Default: fit; "
-            "of Keras 3 loop.",
-            open=True,
-        ),
-    ] = "fit"
     keras: Annotated[
         KerasVersion,
         Knob(
@@ -185,7 +127,6 @@ class TrainingSpec(Noun):
             per_arm=True,
         ),
     ] = 2
-    as_shipped: Annotated[bool, Knob(per_arm=True)] = False
     authors_batch: Annotated[PositiveInt | None, Knob()] = None
     policy: Annotated[
         Policy | None, Knob("Keras' dtype policy. Default: as the author says.", per_arm=True)
@@ -229,10 +170,6 @@ class RunSpec(TrainingSpec, Document):
             one_run=True,
         ),
     ] = None
-    ledger: Annotated[
-        Literal["digest", "full"],
-        Knob("full: record which example was fed where and when.", one_run=True),
-    ] = "digest"
     checkpoint_steps: Annotated[
         PositiveInt | None,
         Knob("Also write a checkpoint after every so many updates.", one_run=True),
@@ -247,10 +184,8 @@ class RunSpec(TrainingSpec, Document):
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         self._check_backend()
-        self._check_keras()
         self._check_ablation()
         self._check_steps()
-        self._check_accumulation()
         return self
 
     def _check_backend(self) -> None:
@@ -278,7 +213,6 @@ class RunSpec(TrainingSpec, Document):
                 "The options must be those of the backend.",
                 received=f"{type(self.options).__name__} for {self.backend}",
             )
-        self.batch_plan  # noqa: B018  # refuses a batch that does not divide
         if not (capabilities.one_model or self.ablation == "no_reduction"):
             raise RefusalError(
                 "All replicas of a run must train one model.",
@@ -287,29 +221,14 @@ class RunSpec(TrainingSpec, Document):
                 "others.",
             )
 
-    def _check_keras(self) -> None:
-        if self.keras == 3 and self.trained_by == "fit" and not self.capabilities.keras3_fit:
-            raise RefusalError(
-                f"`Model.fit` of Keras 3 does not train under {self.backend}.",
-                received=f"keras=3 with trained_by='fit' and backend {self.backend}",
-                advice="Leave out --trained-by: the loop trains it.",
-            )
-        legacy = "legacy Keras, which is right as it comes" if self.keras == 2 else ""
-        horovod = self.capabilities.family == "horovod"
-        if self.as_shipped and (legacy or horovod):
-            raise RefusalError(
-                "as_shipped is Keras 3 as it comes, under tf.distribute.",
-                received=legacy or "Horovod, whose optimizer does not work on Keras 3",
-            )
-
     def _check_ablation(self) -> None:
-        leaves_something = self.save != "record" or self.resume_from or self.ledger == "full"
+        leaves_something = self.save != "record" or self.resume_from
         if self.ablation != "none" and leaves_something:
             raise RefusalError(
                 "A run with an ablation is timed and leaves nothing else behind.",
                 received=f"ablation={self.ablation!r} with save={self.save!r}, "
-                f"ledger={self.ledger!r}, resume_from={self.resume_from!r}",
-                advice="Use --save record, without --resume-from and --ledger full.",
+                f"resume_from={self.resume_from!r}",
+                advice="Use --save record, without --resume-from.",
             )
         if self.ablation == "unused" and self.topology.num_replicas != 1:
             raise RefusalError(
@@ -322,13 +241,6 @@ class RunSpec(TrainingSpec, Document):
         elif not self.capabilities.synchronous:
             received = (
                 f"{self.backend}, in which each worker's gradients are an update of their own"
-            )
-        elif self.as_shipped:
-            received = "as_shipped, in which Keras' own optimizer reduces"
-        elif self.options.passes_per_reduction > 1:
-            received = (
-                f"backward_passes_per_step={self.options.passes_per_reduction}: Horovod's own "
-                "accumulation reduces by itself"
             )
         if self.ablation == "no_reduction" and received:
             raise RefusalError(
@@ -367,42 +279,6 @@ class RunSpec(TrainingSpec, Document):
                 received=f"checkpoint_steps={every}, steps_per_execution={at_once}",
             )
 
-    def _check_accumulation(self) -> None:
-        """Gradients are in one place, which checkpoints know: Horovod's own is not."""
-        passes = self.options.passes_per_reduction
-        if passes == 1:
-            return
-        for wrong, rule, other, advice in (
-            (
-                self.trained_by == "loop",
-                "Horovod's own accumulation needs Keras' own training step.",
-                "trained_by='loop'",
-                "Leave out -o backward_passes_per_step, or --trained-by.",
-            ),
-            (
-                self.gradient_accumulation_steps > 1,
-                "Gradients are accumulated either by Horovod or by Ringside.",
-                f"gradient_accumulation_steps={self.gradient_accumulation_steps}",
-                "Leave out -o backward_passes_per_step: only the other one keeps the global batch.",
-            ),
-            (
-                self.checkpoint_steps is not None,
-                "A checkpoint within an epoch cannot hold what Horovod accumulates in each rank.",
-                f"checkpoint_steps={self.checkpoint_steps}",
-                "Use --gradient-accumulation-steps instead.",
-            ),
-            (
-                self.resume_from is not None,
-                "A run cannot resume with gradients that Horovod accumulated in each rank: no "
-                "checkpoint holds them.",
-                f"resume_from={self.resume_from!r}",
-                "Leave out --resume-from, or use --gradient-accumulation-steps.",
-            ),
-        ):
-            if wrong:
-                received = f"backward_passes_per_step={passes} with {other}"
-                raise RefusalError(rule, received=received, advice=advice)
-
     @property
     def capabilities(self) -> Capabilities:
         """What the backend is able to do."""
@@ -412,15 +288,6 @@ class RunSpec(TrainingSpec, Document):
     def has_one_result(self) -> bool:
         """Whether its updates have one right result: it is synchronous, or has one replica."""
         return self.capabilities.synchronous or self.topology.num_replicas == 1
-
-    @property
-    def batch_plan(self) -> BatchPlan:
-        """How the global batch is divided among the replicas."""
-        return BatchPlan(
-            global_batch=self.global_batch,
-            num_replicas=self.topology.num_replicas,
-            gradient_accumulation_steps=self.gradient_accumulation_steps,
-        )
 
     @property
     def workload_name(self) -> str:

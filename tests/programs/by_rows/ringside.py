@@ -14,7 +14,7 @@ from ringside_core.keras.draws import Draws
 from ringside_core.specs import RecordInProgress, RunSpec, Topology, read_surroundings
 from ringside_core.specs.backends import backend_options
 from ringside_core.workloads.step import step
-from trainers.authors_fit import train_call
+from trainers.fit import train_call
 from trainers.fit_call import fit_call
 from trainers.gather import gather
 from trainers.step import Steps
@@ -32,7 +32,6 @@ _spec = RunSpec(
     global_batch=8 * int(_replicas),
     epochs=1,
     keras=VERSION,
-    trained_by="fit" if VERSION == 2 else "loop",
 )
 _backend = make_backend(_spec, read_surroundings(os.environ, lambda *_: ()))
 _backend.__enter__()
