@@ -1,5 +1,6 @@
 """The linear model of the contract, with an optimizer that has a state to restore."""
 
+import contextlib
 import dataclasses
 import os
 import signal
@@ -52,6 +53,19 @@ def momentum() -> Workload:
         train=rows.batch(GLOBAL_BATCH),
         optimizer=lambda: tf.keras.optimizers.SGD(0.05, momentum=0.9),
     )
+
+
+def normalised() -> Workload:
+    """The same on features that are normalised by the statistics of the whole batch."""
+
+    def model() -> Any:
+        layers = tf.keras.layers
+        norm = layers.BatchNormalization(momentum=0.75, synchronized=True)
+        return tf.keras.Sequential(
+            [tf.keras.Input((3,)), norm, layers.Dense(1, kernel_initializer="ones")]
+        )
+
+    return dataclasses.replace(momentum(), model=model)
 
 
 def broken_off(signalled: int = 0, dies: int = 0, chief: bool = False) -> Workload:
@@ -121,7 +135,7 @@ def train_serial(
             steps = Steps(backend, passes=spec.gradient_accumulation_steps)
             workload = trained()
             model = workload.compiled()
-            try:
+            with contextlib.suppress(InterruptedError):
                 train_call(
                     fit_call(model, **workload.arguments(epochs=spec.epochs)),
                     record,
@@ -131,8 +145,6 @@ def train_serial(
                     listeners=[kept, *listeners, *stop],
                     rebuilt=workload.model,
                 )
-            except InterruptedError:
-                pass
             return kept, get_weights(model)
     finally:
         tf.keras.backend.set_floatx(floatx)

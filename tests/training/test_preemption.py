@@ -38,9 +38,7 @@ pytestmark = pytest.mark.usefixtures("warm")
         (8, signal.SIGTERM, ""),
     ],
 )
-def test_a_signal_saves_and_ends(
-    tmp_path: Path, after: int, number: int, where: str
-) -> None:
+def test_a_signal_saves_and_ends(tmp_path: Path, after: int, number: int, where: str) -> None:
     """In the middle of an epoch, at its end; a training that is over has nothing left to end.
 
     The weights are those of the unbroken run, bit by bit, and the handlers are those of before.
@@ -134,9 +132,7 @@ def test_one_training_goes_on_under_other_backends(
     """
     spec = spec_of(checkpoint_steps=2, epochs=3)
 
-    execution, told = attempts_of(
-        tmp_path / "run", spec, arms, [{"signalled": 2}, {"dies": 7}, {}]
-    )
+    execution, told = attempts_of(tmp_path / "run", spec, arms, [{"signalled": 2}, {"dies": 7}, {}])
 
     assert execution.outcome.completed, f"{execution.outcome}\n" + "\n".join(execution.last_lines)
     first, second, third = told.attempts

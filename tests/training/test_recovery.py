@@ -43,9 +43,7 @@ def averaging() -> Workload:
     return dataclasses.replace(momentum(), optimizer=optimizer)
 
 
-@pytest.mark.parametrize(
-    ("trained", "epochs"), [(impatient, 5), (averaging, 1), (averaging, 2)]
-)
+@pytest.mark.parametrize(("trained", "epochs"), [(impatient, 5), (averaging, 1), (averaging, 2)])
 def test_a_training_that_was_over_only_ends_again(
     tmp_path: Path,
     records: list[RecordInProgress],
