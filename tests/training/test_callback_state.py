@@ -91,20 +91,6 @@ class StopsWithin(tf.keras.callbacks.Callback):
             self.model.stop_training = True
 
 
-class Shortening(tf.keras.callbacks.EarlyStopping):
-    """A subclass that changes an argument of Keras' class."""
-
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Its patience ends after the first epoch."""
-        super().on_epoch_end(epoch, logs)
-        self.patience = 2
-
-
-def shortens() -> Any:
-    """It stops after the third epoch."""
-    return Shortening("loss", patience=9, mode="max")
-
-
 def halves() -> Any:
     """Keras' own, by the rate of before: it may halve it once in each epoch."""
     return tf.keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate * 0.5)
@@ -137,7 +123,7 @@ def stops() -> Any:
         (with_callbacks(Decays), EPOCHS, STEPS + 2),
         (with_callbacks(lowers, Decays, stops), 4, 2 * STEPS + 1),
         (with_callbacks(Restless, halves), EPOCHS, STEPS + 2),
-        (with_callbacks(Restless, shortens), 3, 2 * STEPS),
+        (with_callbacks(Restless), EPOCHS, 2 * STEPS),
         (with_callbacks(StopsWithin), 2, STEPS + 3),
     ],
     ids=["rate", "stop", "own", "all", "within", "between", "stops within"],

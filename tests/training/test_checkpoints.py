@@ -184,23 +184,6 @@ def test_a_checkpoint_of_another_optimizer_is_refused(
         assert checkpoint.restore(tmp_path / "old.npz", other, backend).epochs_done == 1
 
 
-def test_variables_are_known_without_the_name_of_the_optimizer(tmp_path: Path) -> None:
-    """`fit` names them after it, `build` does not, and Horovod calls it otherwise."""
-    model = compiled(with_momentum)
-    tf.keras.backend.clear_session()
-    fitted = linear().model()
-    fitted.compile(tf.keras.optimizers.SGD(momentum=0.9, name="DistributedSGD"), "mse")
-    fitted.fit(np.ones((2, 3)), np.ones((2, 1)), verbose=0)
-    assert any(v.name.startswith("DistributedSGD/m/") for v in fitted.optimizer.variables)
-    checkpoint.write(tmp_path / "c.npz", checkpoint.snapshot(fitted), checkpoint.Position(1))
-
-    with make_backend(spec_of(), Surroundings()) as backend:
-        checkpoint.restore(tmp_path / "c.npz", model, backend)
-
-    for one, other in zip(model.optimizer.variables, fitted.optimizer.variables, strict=True):
-        np.testing.assert_array_equal(one, other)
-
-
 def one_differs(value: np.ndarray, reduction: str = "sum") -> np.ndarray:
     """All-reduce, where some other process has found a difference."""
     return np.ones_like(value) if reduction == "max" else value

@@ -84,20 +84,6 @@ def test_the_seeds_of_a_script_are_its_data_s(tmp_path: Path) -> None:
         np.testing.assert_array_equal(drawn, np.random.RandomState(3).random((20, 1)))
 
 
-def test_a_script_without_seeds_draws_the_same_again(tmp_path: Path) -> None:
-    """In each process, whatever draws."""
-    before = "x = np.random.random((20, 3)) + random.random() + float(tf.random.uniform([]))\n"
-    below = "y = np.random.random((20, 1))\n"
-    path = script(tmp_path, BEGIN, "import random\n", before, BUILD, below, FIT)
-
-    first = fit_of(path)
-    tf.random.uniform([3])
-    again = fit_of(path)
-
-    for name in ("x", "y"):
-        np.testing.assert_array_equal(first.arguments[name], again.arguments[name])
-
-
 def test_layers_without_a_name_are_called_the_same_again(tmp_path: Path) -> None:
     """Counted on, the second run's would be an author's own: keras.io's recogniser of speech."""
     build = BUILD.replace(

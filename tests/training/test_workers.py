@@ -84,18 +84,6 @@ def test_each_row_is_trained_once_in_an_epoch(
 
 
 @both
-@pytest.mark.parametrize("workers", [1, 2])
-def test_the_coordinator_evaluates_as_plain_keras_does(said: Any, keras: int, workers: int) -> None:
-    """Whole batches of the author's, after a training, with the same weights."""
-    found = of(said(keras, workers), "evaluated: ")
-
-    for name in ("evaluated", "predicted"):
-        np.testing.assert_allclose(
-            found[f"{name} workers"], found[f"{name} plain"], rtol=1e-12, atol=0
-        )
-
-
-@both
 @pytest.mark.parametrize(
     ("name", "words"),
     [

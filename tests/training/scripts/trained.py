@@ -16,7 +16,6 @@ import h5py
 import numpy as np
 
 from ringside_core.keras import tf
-from ringside_core.workloads.step import step
 
 BATCH, EPOCHS, EXAMPLES = 12, 8, 65  # the last batch is short: 5 examples
 callbacks, layers = tf.keras.callbacks, tf.keras.layers
@@ -36,37 +35,6 @@ def net(width: int = 5) -> Any:
     return tf.keras.Sequential(
         [layers.Dense(width, activation="tanh", input_shape=(3,)), layers.Dense(1)]
     )
-
-
-class Counted(tf.keras.callbacks.Callback):
-    """Counts what it is said, changes the rate in each step, validates with half the weights."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.said = dict.fromkeys(("train", "epochs", "steps", "ends", "tests"), 0)
-        self.tested = 0.0
-
-    def on_train_begin(self, logs: Any = None) -> None:
-        self.said["train"] += 1
-
-    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        self.said["epochs"] += epoch
-
-    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        self.said["steps"] += batch
-        tf.keras.backend.set_value(self.model.optimizer.lr, 0.1 / (2 + self.said["ends"]))
-
-    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        self.said["ends"] += 1
-
-    def on_test_begin(self, logs: Any = None) -> None:
-        self.said["tests"] += 1
-        self._own = self.model.get_weights()
-        self.model.set_weights([0.5 * value for value in self._own])
-
-    def on_test_end(self, logs: Any = None) -> None:
-        self.model.set_weights(self._own)
-        self.tested = logs["loss"]
 
 
 class Held(tf.keras.callbacks.Callback):
@@ -133,63 +101,6 @@ def decided(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
     return model, history
 
 
-def stepwise(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
-    """A callback that is called in every step, and a split of arrays."""
-    tf.keras.utils.set_random_seed(2)
-    with scope():
-        model = net()
-        model.compile(tf.keras.optimizers.SGD(), "mse")
-    counted = Counted()
-    history = fit(
-        model,
-        *data(3),
-        batch_size=BATCH,
-        epochs=2,
-        shuffle=False,
-        verbose=0,
-        validation_split=0.2,
-        callbacks=[counted],
-    )
-    history.history.update({name: [float(value)] for name, value in counted.said.items()})
-    history.history["tested"] = [counted.tested]
-    return model, history
-
-
-def looped(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
-    """A step function with two optimizers, a metric and a variable that no model holds."""
-    tf.keras.utils.set_random_seed(5)
-    with scope():
-        model, shift = net(), tf.Variable(0.1, dtype=tf.keras.backend.floatx())
-        parts = {
-            "optimizer": tf.keras.optimizers.Adam(0.01),
-            "slow": tf.keras.optimizers.SGD(0.004),
-        }
-        seen = tf.keras.metrics.MeanAbsoluteError(name="seen")
-
-    @step
-    @tf.function
-    def train_step(x: Any, y: Any) -> Any:
-        with tf.GradientTape(persistent=True) as tape:
-            made = model(x, training=True) + shift
-            losses = tf.math.squared_difference(made, y)[:, 0]
-            # Of the short last batch this is less than its mean.
-            loss = tf.nn.compute_average_loss(losses, global_batch_size=BATCH)
-        variables = model.trainable_variables
-        parts["optimizer"].apply_gradients(
-            zip(tape.gradient(loss, variables), variables, strict=True)
-        )
-        # Of a loss for each example it is that of their sum.
-        parts["slow"].apply_gradients([(tape.gradient(losses, shift), shift)])
-        seen.update_state(y, made)
-        return {"loss": loss, "seen": seen.result()}
-
-    x, y = data(7)
-    history = fit(train_step, x, y, batch_size=BATCH, epochs=2, shuffle=False, verbose=0)
-    history.history = {"seen": history.history["seen"], "shift": [float(shift.numpy())]}
-    model.optimizer = parts["optimizer"]
-    return model, history
-
-
 def one_number(y: Any, made: Any) -> Any:
     """A loss or a metric that is one number for a batch."""
     return tf.reduce_mean(tf.math.squared_difference(y, made))
@@ -226,53 +137,7 @@ def saved(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
     return model, history
 
 
-class Late(tf.keras.Model):
-    """Its layers have no weights before its first call."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        one, other = (tf.keras.initializers.GlorotUniform(seed=seed) for seed in (8, 9))
-        self.inner = tf.keras.Sequential(
-            [
-                layers.Dense(4, activation="tanh", kernel_initializer=one),
-                layers.Dense(1, kernel_initializer=other),
-            ]
-        )
-
-    def call(self, x: Any) -> Any:
-        return self.inner(x)
-
-
-def unbuilt(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
-    """A step function whose models are not built: the second one gets what the first one makes."""
-    with scope():
-        start = tf.keras.initializers.GlorotUniform(seed=7)
-        first = tf.keras.Sequential([layers.Dense(3, kernel_initializer=start)])
-        model, optimizer = Late(), tf.keras.optimizers.Adam(0.01)
-        error = tf.keras.losses.MeanSquaredError()
-        seen = tf.keras.metrics.MeanAbsoluteError(name="seen")
-
-    @step
-    def train_step(x: Any, y: Any) -> Any:
-        with tf.GradientTape() as tape:
-            hidden = first(x, training=True)
-            loss = error(y, hidden)
-            made = model(hidden, training=True)
-            loss += error(y, made)
-        mine = first.trainable_variables + model.trainable_variables
-        optimizer.apply_gradients(zip(tape.gradient(loss, mine), mine, strict=True))
-        seen.update_state(y, made)
-        return {"loss": loss, "seen": seen.result()}
-
-    x, y = data(8)
-    history = fit(train_step, x, y, batch_size=BATCH, epochs=2, shuffle=False, verbose=0)
-    sums = [float(np.abs(weight).sum()) for weight in first.get_weights()]
-    history.history = {"seen": history.history["seen"], "first": sums}
-    model.optimizer = optimizer
-    return model, history
-
-
-PROGRAMS = (decided, stepwise, looped, held, unbuilt, within, saved)
+PROGRAMS = (decided, held, within, saved)
 
 
 def trained(scope: Scope, fit: Fit, folder: Path) -> dict[str, np.ndarray]:

@@ -128,24 +128,6 @@ def _trained(name: str, scope: Any, fit: Callable[..., Any], take: Callable[...,
     return found | {"predicted": model.predict(x, batch_size=9, verbose=0)}
 
 
-def _evaluated(backend: Any) -> Answer:
-    """The same weights on the coordinator, after workers have trained them, and in plain Keras."""
-    from trainers.workers import fit_by_workers
-
-    x, y, weight = numbers(2)
-    with backend.scope():
-        model = _model()
-    fit_by_workers(backend, model, {**_arrays()[1], "verbose": 0})
-    plain = _model()
-    plain.set_weights(model.get_weights())
-    found = {}
-    for name, each in {"workers": model, "plain": plain}.items():
-        arguments = {"batch_size": 9, "verbose": 0}
-        found[f"evaluated {name}"] = each.evaluate(x, y, sample_weight=weight, **arguments)
-        found[f"predicted {name}"] = each.predict(x, **arguments)
-    return found
-
-
 def _counted(backend: Any, count: int, batch: int, drawn: str) -> Answer:
     """How often the gradient of each of `count` rows was applied, ÷ the rows of its update."""
     from ringside_core.keras import tf
@@ -241,7 +223,6 @@ def answer(
     for count, batch, drawn in counted:
         found = _counted(backend, count, batch, drawn)
         yield {f"{count} {drawn}: {key}": value for key, value in found.items()}
-    yield {f"evaluated: {key}": value for key, value in _evaluated(backend).items()}
     yield {f"refused: {key}": value for key, value in _refused(backend).items()}
 
 
