@@ -21,25 +21,6 @@ pytestmark = pytest.mark.usefixtures("warm")
 EPOCHS = 6
 
 
-class Decays(tf.keras.callbacks.Callback):
-    """An author's own: it looks back at all losses, and at the weights of two epochs ago."""
-
-    def __init__(self, kept: float = 0.9) -> None:
-        super().__init__()
-        self.kept = kept
-        self.losses: list[float] = []
-        self.weights: tuple[Any, ...] = ()
-
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Scale the weights by what it has seen."""
-        self.losses.append(logs["loss"])
-        self.weights = (*self.weights[-1:], self.model.get_weights())
-        if len(self.losses) > 2:
-            share = self.losses[-1] / self.losses[0] * self.kept
-            mixed = [share * a + (1 - share) * b for a, b in zip(*self.weights, strict=True)]
-            self.model.set_weights(mixed)
-
-
 class Restless(tf.keras.callbacks.Callback):
     """An author's own, which does something everywhere, by what it keeps in every way."""
 
@@ -120,13 +101,12 @@ def stops() -> Any:
     [
         (with_callbacks(lowers), EPOCHS, STEPS + 2),
         (with_callbacks(stops), 4, 3 * STEPS),
-        (with_callbacks(Decays), EPOCHS, STEPS + 2),
-        (with_callbacks(lowers, Decays, stops), 4, 2 * STEPS + 1),
+        (with_callbacks(lowers, Restless, stops), 4, 2 * STEPS + 1),
         (with_callbacks(Restless, halves), EPOCHS, STEPS + 2),
         (with_callbacks(Restless), EPOCHS, 2 * STEPS),
         (with_callbacks(StopsWithin), 2, STEPS + 3),
     ],
-    ids=["rate", "stop", "own", "all", "within", "between", "stops within"],
+    ids=["rate", "stop", "all", "within", "between", "stops within"],
 )
 def test_it_ends_as_the_unbroken_one(
     tmp_path: Path, trained: Callable[[], Workload], epochs: int, stop_after: int
@@ -177,18 +157,18 @@ def test_what_no_checkpoint_holds_is_named() -> None:
 
 def test_many_arrays_keep_their_order() -> None:
     """More than 10,000, by number and not by name."""
-    model, one = momentum().model(), Decays()
+    model, one = momentum().model(), Restless()
     model.compile("sgd")
     learned = Learned([one], model)
     learned.begin()
-    one.losses = [np.array(number) for number in range(10_050)]  # type: ignore[misc]
+    one.sums = [np.array(number) for number in range(10_050)]  # type: ignore[misc]
     kept = CallbackState.from_arrays(learned.state(stops=True).to_arrays())
     assert kept is not None
-    one.losses = []
+    one.sums = []
 
     learned.restore(kept)
 
-    assert one.losses == list(range(10_050))
+    assert one.sums == list(range(10_050))
     assert kept.stops
 
 

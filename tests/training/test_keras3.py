@@ -13,11 +13,11 @@ ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = Path(__file__).parent / "scripts"
 
 
-def run(*words: str, folder: Path = ROOT, legacy: str = "0") -> subprocess.CompletedProcess[str]:
+def run(*words: str, legacy: str = "0") -> subprocess.CompletedProcess[str]:
     """A program in a process of Keras 3, or of legacy Keras."""
     return subprocess.run(
         [sys.executable, *words],
-        cwd=folder,
+        cwd=ROOT,
         env={**os.environ, "TF_USE_LEGACY_KERAS": legacy, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
@@ -40,35 +40,6 @@ def test_a_fit_that_is_broken_off_goes_on_as_if_it_had_not_been(legacy: str) -> 
     done = run(str(SCRIPTS / "resumed.py"), legacy=legacy)
 
     assert done.stdout.endswith("all right\n"), done.stderr
-
-
-SAVES = """
-import keras
-import numpy as np
-import ringside
-with ringside.scope():
-    net = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
-    net.compile(keras.optimizers.Adam(0.01), "mse")
-ringside.fit(net, np.ones((4, 3)), np.ones((4, 1)), verbose=0)
-net.save("model.keras")
-"""
-LOADS = """
-import sys
-import keras
-model = keras.models.load_model("model.keras")
-print(type(model.optimizer).__name__, "ringside" in sys.modules)
-"""
-
-
-@pytest.mark.nightly
-def test_a_saved_model_loads_without_ringside(tmp_path: Path) -> None:
-    """With its optimizer, which has the class that its author chose."""
-    (tmp_path / "saves.py").write_text(SAVES)
-
-    saved = run("saves.py", folder=tmp_path)
-    loaded = run("-c", LOADS, folder=tmp_path)
-
-    assert loaded.stdout.split() == ["Adam", "False"], saved.stderr + loaded.stderr
 
 
 def test_a_keras_that_ringside_does_not_know_is_refused() -> None:

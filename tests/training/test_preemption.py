@@ -18,7 +18,6 @@ from ringside_core.specs import (
     RefusalError,
     RunSpec,
     Topology,
-    backend_options,
 )
 from tests.contract.cases import GLOBAL_BATCH, NUM_TRAIN
 from tests.contract.test_contract import load_weights
@@ -162,21 +161,3 @@ def test_one_training_goes_on_under_other_backends(
         assert found.train == pytest.approx(whole.train, rel=1e-10)
     for one, other in zip(weights, load_weights(tmp_path / "run" / "model.keras"), strict=True):
         np.testing.assert_allclose(one, other, rtol=CLOSE, atol=CLOSE)
-
-
-@pytest.mark.nightly
-def test_parameter_servers_go_on(tmp_path: Path) -> None:
-    """The coordinator gets SIGUSR1 at the end of an epoch, then it dies; no row is missed."""
-    options = backend_options("parameter_server", {})
-    arm = {"backend": "parameter_server", "options": options, "topology": TWO}
-    orders: list[dict[str, Any]] = [{"signalled": 2, "chief": True}, {"dies": 6, "chief": True}, {}]
-
-    execution, told = attempts_of(tmp_path / "run", spec_of(epochs=3), [arm] * 3, orders)
-
-    assert execution.outcome.completed, f"{execution.outcome}\n" + "\n".join(execution.last_lines)
-    kinds = [one.outcome.kind for one in told.attempts]
-    assert kinds == ["preempted", "failed", "completed"], told.attempts[0].outcome
-    for record in execution.records:
-        for epoch in record.epochs:
-            assert epoch.ledger is not None
-            assert epoch.ledger.count == NUM_TRAIN

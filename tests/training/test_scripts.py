@@ -86,7 +86,7 @@ def test_files_of_callbacks_are_written_once(folder: Path, plain: Numbers) -> No
 
 def test_every_training_has_a_record(folder: Path) -> None:
     """The first one where the launcher looks, later ones beside it."""
-    expected = {".", *(f"fit-{number}" for number in range(2, 6))}
+    expected = {".", "fit-2"}
 
     assert {str(p.parent.parent.relative_to(folder)) for p in folder.rglob("records/*.json")} == (
         expected

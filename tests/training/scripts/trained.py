@@ -3,16 +3,12 @@
 `trained` also runs with plain Keras in the place of `ringside`, which is what is right.
 """
 
-import json
 import sys
-import tempfile
-import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 
 from ringside_core.keras import tf
@@ -35,45 +31,6 @@ def net(width: int = 5) -> Any:
     return tf.keras.Sequential(
         [layers.Dense(width, activation="tanh", input_shape=(3,)), layers.Dense(1)]
     )
-
-
-class Held(tf.keras.callbacks.Callback):
-    """Changes the rate of an optimizer that it holds, evaluates, and stops at a beginning."""
-
-    def __init__(self, optimizer: Any, evaluated: list[float]) -> None:
-        super().__init__()
-        self._optimizer, self._evaluated = optimizer, evaluated
-
-    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        self._optimizer.learning_rate.assign(0.05 / (1 + epoch))
-
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        x, y = data(9, 24)
-        self._evaluated.append(self.model.evaluate(x, y, batch_size=BATCH, verbose=0)[1])
-
-
-def squared(y: Any, made: Any) -> Any:
-    """A loss for each example."""
-    return tf.reduce_mean(tf.math.squared_difference(y, made), axis=-1)
-
-
-def held(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
-    """A callback with the optimizer of the script; the next training goes on at its rate.
-
-    The loss is a function of the author's own: the second history must tell it too.
-    """
-    tf.keras.utils.set_random_seed(6)
-    evaluated: list[float] = []
-    with scope():
-        model, optimizer = net(), tf.keras.optimizers.SGD(0.5, momentum=0.5)
-        model.compile(optimizer, squared, metrics=["mae"])
-    said = {"batch_size": BATCH, "shuffle": False, "verbose": 0}
-    fit(model, *data(8), epochs=2, callbacks=[Held(optimizer, evaluated)], **said)
-    drawn = float(np.random.random())
-    history = fit(model, *data(8), epochs=1, **said)
-    history.history |= {"evaluated": evaluated, "drawn": [drawn]}
-    history.history["rate"] = [float(optimizer.learning_rate.numpy())]
-    return model, history
 
 
 def decided(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
@@ -119,25 +76,7 @@ def within(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
         return model, fit(model, *data(11), shuffle=False, **said)
 
 
-def saved(scope: Scope, fit: Fit, folder: Path) -> tuple[Any, Any]:
-    """A file keeps of "accuracy" what the training has made of it: here, of numbered classes."""
-    tf.keras.utils.set_random_seed(15)
-    with scope():
-        model = tf.keras.Sequential([layers.Dense(2, "softmax", input_shape=(3,))])
-        model.compile("sgd", "sparse_categorical_crossentropy", metrics=["accuracy"])
-    x, y = data(15)
-    classes = (y > 0).astype(float)
-    history = fit(model, x, classes, batch_size=BATCH, epochs=1, shuffle=False, verbose=0)
-    with tempfile.TemporaryDirectory() as place, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Keras calls this format old; people have such files
-        model.save(f"{place}/model.h5")
-        file = h5py.File(f"{place}/model.h5")
-        metrics = json.loads(file.attrs["training_config"])["metrics"]
-    history.history = {"kept": [json.dumps(metrics)]}
-    return model, history
-
-
-PROGRAMS = (decided, held, within, saved)
+PROGRAMS = (decided, within)
 
 
 def trained(scope: Scope, fit: Fit, folder: Path) -> dict[str, np.ndarray]:
