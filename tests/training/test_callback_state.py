@@ -161,7 +161,7 @@ def test_many_arrays_keep_their_order() -> None:
     model.compile("sgd")
     learned = Learned([one], model)
     learned.begin()
-    one.sums = [np.array(number) for number in range(10_050)]  # type: ignore[misc]
+    one.sums = [np.array(number) for number in range(10_050)]
     kept = CallbackState.from_arrays(learned.state(stops=True).to_arrays())
     assert kept is not None
     one.sums = []

@@ -22,7 +22,7 @@ from ringside_core.specs import (
 from tests.contract.cases import GLOBAL_BATCH, NUM_TRAIN
 from tests.contract.test_contract import load_weights
 from tests.nightly import nightly
-from tests.training.momentum import OnceDone, broken_off, spec_of, train_serial
+from tests.training.momentum import OnceDone, spec_of, train_serial
 from trainers import checkpoint
 
 CLOSE = 1e-12
@@ -151,9 +151,7 @@ def test_one_training_goes_on_under_other_backends(
     assert len(records) == 2
     (record,) = execution.records
     assert [epoch.resumed_examples for epoch in record.epochs] == [2 * GLOBAL_BATCH, 0]
-    unbroken, weights = train_serial(
-        tmp_path / "whole", save="record", epochs=3, trained=broken_off
-    )
+    unbroken, weights = train_serial(tmp_path / "whole", save="record", epochs=3)
     for found, whole in zip(record.epochs, unbroken.epochs[1:], strict=True):
         assert found.ledger == whole.ledger
         assert found.ledger is not None
