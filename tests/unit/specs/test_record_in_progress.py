@@ -39,8 +39,8 @@ def test_what_was_learnt_before_a_failure_is_in_the_record() -> None:
 def test_an_unknown_field_is_refused_at_once_and_a_wrong_value_at_the_end() -> None:
     """So a misspelt name never gets lost."""
     record = begun()
-    with pytest.raises(ValueError, match="train_example"):
-        record.train_example = 20  # type: ignore[attr-defined]
+    with pytest.raises(ValueError, match="gradient_byte"):
+        record.gradient_byte = 20  # type: ignore[attr-defined]
     record.cpu_s = 0.0
 
     with pytest.raises(RefusalError, match="must have taken CPU time"):

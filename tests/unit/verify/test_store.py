@@ -18,7 +18,6 @@ from ringside_core.specs import (
     Certificate,
     Check,
     Host,
-    PipelineOptions,
     Placement,
     RunSpec,
     Topology,
@@ -165,14 +164,11 @@ def test_what_changed_since_is_read_anew(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_users_own_workload_is_certified_anew() -> None:
-    """Nobody knows what it reads or imports later, nor what its filter does."""
-    for run in (
-        spec(workload="my_model.py:workload"),
-        spec(pipeline=PipelineOptions(filter="my_filter.py:keep")),
-    ):
-        store.keep(certificate(spec=run))
+    """What it reads or imports later is unknown."""
+    run = spec(workload="my_model.py:workload")
+    store.keep(certificate(spec=run))
 
-        assert store.find(run, steps=20) is None
+    assert store.find(run, steps=20) is None
 
 
 @pytest.mark.parametrize("name", ["LD_PRELOAD", "NVIDIA_TF32_OVERRIDE", "TF_XLA_FLAGS"])
@@ -276,7 +272,7 @@ def test_arms_of_two_keras_have_two_references(
     monkeypatch.setattr(certify_arms, "certify", certify)
     arm = certificate().arm
     subjects = [
-        Subject(arm.replace(label=f"{number}"), spec().replace(keras=keras, trained_by="loop"))
+        Subject(arm.replace(label=f"{number}"), spec().replace(keras=keras))
         for number, keras in enumerate((2, 3, 2))
     ]
 
