@@ -12,20 +12,16 @@ import pytest
 
 import ringside.cli.main
 from launch import Plan, make_plan
-from ringside.cli.drill import page_of
-from ringside.drill.cells import Cell, Drill
+from ringside.drill.cells import Cell
 from ringside.drill.drill import between_checkpoints
 from ringside.drill.faults import FAULTS, obstacle, victim
 from ringside.drill.left import CHECKPOINT, deviation, unlike
 from ringside.drill.outside import damage, process_of, processes_of
-from ringside.drill.table import COLUMNS, row_of
 from ringside_core.archives import read_arrays
 from ringside_core.specs import (
     THIS_MACHINE,
-    Host,
     LedgerDigest,
     Outcome,
-    Placement,
     RefusalError,
     RunSpec,
 )
@@ -73,16 +69,6 @@ def test_what_cannot_be_made_says_why(tmp_path: Path) -> None:
     assert told["mirrored"].keys() == {*everywhere, "starter-killed", "server-killed"}
     assert told["horovod"].keys() == {*everywhere, "server-killed"}
     assert told["parameter_server"].keys() == {*everywhere, "starter-killed"}
-
-
-def test_processes_of_other_machines_are_not_struck(tmp_path: Path) -> None:
-    """Only what a task does by itself can be done there."""
-    hosts = Placement(hosts=(Host(name="far-1", slots=1), Host(name="far-2", slots=1)))
-    run = planned("horovod", tmp_path)
-
-    told = {fault: obstacle(fault, *run, hosts) for fault in ("rank-killed", "rank-raises")}
-
-    assert told == {"rank-killed": "its hosts are not of a lab on this machine", "rank-raises": ""}
 
 
 @pytest.mark.parametrize(
@@ -222,39 +208,3 @@ def test_a_run_lost_nothing_if_it_ended_as_the_whole_one() -> None:
         {"deviation": None, "exact": False},  # weights that are no numbers
     ):
         assert not good.replace(**change).lost_nothing(1e-10), change
-
-
-def test_a_cell_in_words() -> None:
-    """One line of a table; the page has one table for each arm."""
-    good = Cell(
-        arm="horovod ×2", fault="nan", outcomes=(LOST, DONE), noticed_s=1, back_s=9, again=2,
-        deviation=1e-14,
-    )  # fmt: skip
-    lost = good.replace(
-        outcomes=(LOST, LOST), back_s=None, again=None, other_rows=3, deviation=None
-    )
-    absent = Cell(arm="horovod ×2", fault="server-killed", obstacle="it has no server")
-
-    assert row_of(good) == ("nan", "failed", "1.0 s", "9.0 s", "2", "same", "1e-14")
-    assert row_of(lost) == (
-        "nan",
-        "failed, then failed",
-        "1.0 s",
-        "–",
-        "–",
-        "3",
-        "nothing left",
-    )
-    assert row_of(absent)[:2] == ("server-killed", "not made: it has no server")
-
-    found = Drill(
-        spec=spec_of("serial"),
-        deadline_s=20,
-        tolerance=1e-10,
-        struck_after={"horovod ×2": 17},
-        cells=(good, absent),
-    )
-    page = page_of(found).splitlines()
-    assert page[0] == "### horovod ×2, after update 17"
-    assert page[2] == f"| {' | '.join(COLUMNS)} |"
-    assert Drill.from_json(found.to_json()) == found

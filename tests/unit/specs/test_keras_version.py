@@ -54,16 +54,6 @@ def test_both_are_refused_with_their_lines(tmp_path: Path) -> None:
         version_of(tmp_path / "program.py")
 
 
-def test_a_module_is_found_as_python_would(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the working folder first."""
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "nets.py").write_text("import keras\n")
-    monkeypatch.chdir(tmp_path)
-
-    assert keras_of("mine.nets:model") == 3
-    assert keras_of("digits") is None
-
-
 @pytest.mark.parametrize(("value", "version"), [("0", 3), ("1", 2), ("True", 2), (None, 2)])
 def test_the_switch_of_tensorflow_decides_in_a_process(
     value: str | None, version: int, monkeypatch: pytest.MonkeyPatch

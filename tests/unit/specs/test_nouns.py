@@ -1,7 +1,10 @@
-"""Nouns: immutable, JSON both ways, refusing nonsense with the rule, what came, and what to do."""
+"""Nouns: JSON both ways, nonsense refused with rule, received and advice; files written whole."""
 
 import json
+import os
 import resource
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
@@ -9,12 +12,13 @@ from typing import BinaryIO
 import pytest
 
 from ringside_core.specs import (
-    EpochRecord,
     LearningRateRule,
     Outcome,
     RefusalError,
     RunSpec,
     Topology,
+    remove_halves,
+    whole_file,
     write_all_whole,
     write_whole,
 )
@@ -47,12 +51,6 @@ def test_the_content_hash_names_the_content() -> None:
     assert spec().content_hash == spec().content_hash
     assert spec().content_hash != spec(seed=2).content_hash
     assert spec().content_hash != spec(options={"controller": "mpi"}).content_hash
-
-
-def test_a_noun_cannot_be_changed() -> None:
-    """Nouns are frozen."""
-    with pytest.raises(Exception, match="frozen"):
-        spec().epochs = 4  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(
@@ -125,20 +123,6 @@ def test_nothing_ends_without_a_reason() -> None:
     assert [Outcome(kind=k, reason="r", after_s=1).exit_code for k in kinds] == [0, 1, 1, 2]
 
 
-def test_an_epoch_has_a_time_for_each_step() -> None:
-    """The statistics need all of them."""
-    with pytest.raises(RefusalError, match="1 times, 2 steps"):
-        EpochRecord(
-            steps=2,
-            examples=4,
-            train_s=1,
-            step_end_s=(1.0,),
-            end_since_process_start_s=2,
-            train={},
-            validation={},
-        )
-
-
 def test_a_file_is_written_whole(tmp_path: Path) -> None:
     """An existing file is replaced in one go, and no temporary file is left."""
     target = tmp_path / "deep" / "x.json"
@@ -193,3 +177,60 @@ def test_what_is_still_in_memory_may_be_what_does_not_fit(tmp_path: Path) -> Non
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
     assert list(tmp_path.iterdir()) == []
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from ringside_core.specs import whole_file
+with whole_file(Path(sys.argv[1])) as stream:
+    stream.write(b"half")
+    stream.flush()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])
+def test_the_umask_decides_who_may_read(mask: int, mode: int, tmp_path: Path) -> None:
+    """As for any file that a program writes."""
+    before = os.umask(mask)
+    try:
+        write_whole(tmp_path / "x.json", "new")
+    finally:
+        os.umask(before)
+
+    assert (tmp_path / "x.json").stat().st_mode & 0o777 == mode
+
+
+def test_what_a_killed_writer_leaves_is_removed(tmp_path: Path) -> None:
+    """The file of before is still there; only halves of this file are removed."""
+    file, other = tmp_path / "checkpoint.npz", tmp_path / ".other.npz.x.half"
+    file.write_text("old")
+    other.touch()
+    subprocess.run([sys.executable, "-c", KILLED, str(file)], check=False)
+    left = len(list(tmp_path.iterdir()))
+
+    remove_halves(file)
+
+    assert left == 3
+    assert sorted(tmp_path.iterdir()) == [other, file]
+    assert file.read_text() == "old"
+
+
+def test_a_lasting_file_is_on_disk_before_it_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And its name is on disk when the function returns."""
+    synced: list[tuple[str, bool]] = []
+    file = tmp_path / "checkpoint.npz"
+
+    def fsync(handle: int) -> None:
+        synced.append((os.readlink(f"/proc/self/fd/{handle}"), file.exists()))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with whole_file(file, lasting=True) as stream:
+        stream.write(b"new")
+
+    (half, before), (folder, after) = synced
+    assert half.startswith(f"{tmp_path}/.checkpoint.npz.") and not before
+    assert folder == str(tmp_path) and after
