@@ -12,7 +12,7 @@ import pytest
 
 import ringside.cli.main
 from launch import Plan, make_plan
-from ringside.cli.drill import page_of
+from ringside.cli.drill import page_of, saving
 from ringside.drill.cells import Cell, Drill
 from ringside.drill.drill import between_checkpoints
 from ringside.drill.faults import FAULTS, obstacle, victim
@@ -34,6 +34,7 @@ from tests.unit.stats.factory import epoch, record, spec_of
 
 LOST = Outcome(kind="failed", reason="rank-1 was killed", error_class="ProcessDied")
 DONE = Outcome(kind="completed")
+PS = "parameter_server"
 
 
 def planned(backend: str, tmp_path: Path) -> tuple[RunSpec, Plan]:
@@ -95,6 +96,13 @@ def test_a_fault_comes_between_two_checkpoints(
     spec = spec_of("serial", checkpoint_steps=every)
 
     assert between_checkpoints(spec, updates, of_epoch) == after
+
+
+def test_asynchronous_workers_are_saved_at_the_end_of_an_epoch() -> None:
+    """They have no checkpoints within one."""
+    every = {name: saving(spec_of(name, 2), 4).checkpoint_steps for name in ("horovod", PS)}
+
+    assert every == {"horovod": 4, PS: None}
 
 
 def test_a_run_that_is_too_short_is_refused() -> None:
