@@ -155,7 +155,7 @@ def test_one_training_goes_on_under_other_backends(
     for found, whole in zip(record.epochs, unbroken.epochs[1:], strict=True):
         assert found.ledger == whole.ledger
         assert found.ledger is not None
-        assert found.ledger.count == NUM_TRAIN
+        assert found.ledger.rows == NUM_TRAIN
         assert found.train == pytest.approx(whole.train, rel=1e-10)
     for one, other in zip(weights, load_weights(tmp_path / "run" / "model.keras"), strict=True):
         np.testing.assert_allclose(one, other, rtol=CLOSE, atol=CLOSE)

@@ -48,7 +48,7 @@ def test_a_serial_run_goes_on_bitwise(
         assert found.steps == (4 if number else 4 - steps)
         assert found.ledger == expected.ledger
         assert found.ledger is not None
-        assert found.ledger.count == NUM_TRAIN
+        assert found.ledger.rows == NUM_TRAIN
 
 
 def test_a_run_broken_off_twice_in_one_epoch(tmp_path: Path) -> None:

@@ -116,7 +116,7 @@ def test_a_run_that_is_too_short_is_refused() -> None:
 def left_by(folder: Path, fed: str, weight: float, outcome: Outcome = DONE) -> Path:
     """What a run leaves: a record with an epoch for each hash of its rows, and a checkpoint."""
     (folder / "records").mkdir(parents=True)
-    ledgers = [LedgerDigest(count=4, id_sum=0, id_hash=one, of_rows=True) for one in fed]
+    ledgers = [LedgerDigest(rows=4, hash=one) for one in fed]
     made = record(spec_of("serial"), [epoch(1.0, ledger=one) for one in ledgers], outcome=outcome)
     (folder / "records" / "rank-0.json").write_text(made.to_json())
     np.savez(folder / CHECKPOINT, a=np.array([weight, 4.0]), b=np.array([0.0]), n=np.array([7]))

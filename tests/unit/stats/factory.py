@@ -70,7 +70,7 @@ def each_once(count: int) -> LedgerDigest:
         z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) % 2**64
         z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) % 2**64
         total += z ^ (z >> 31)
-    return LedgerDigest(count=count, id_sum=sum(range(count)), id_hash=f"{total % 2**64:016x}")
+    return LedgerDigest(rows=count, hash=f"{total % 2**64:016x}")
 
 
 def epoch(
