@@ -341,8 +341,7 @@ def exclusions_from_decay_lost(backend: Any) -> None:
     """The optimizer forgets what is left out of weight decay."""
 
     def change(model: Any) -> None:
-        model.optimizer._exclude_from_weight_decay.clear()
-        model.optimizer._exclude_from_weight_decay_pattern = []
+        model.optimizer._exclude_from_weight_decay_names = []  # private: tf-keras 2.21
 
     _model(change)
 
@@ -487,7 +486,7 @@ def last_row_dropped(backend: Any) -> None:
     from ringside_core.keras import tf
 
     def fewer(*parts: Any) -> Any:
-        return tf.nest.map_structure(lambda t: t[:-1] if len(t.shape) else t, parts)
+        return tf.nest.map_structure(lambda t: t[: tf.maximum(tf.shape(t)[0] - 1, 1)], parts)
 
     _data(lambda data: data.map(fewer))
 
@@ -522,7 +521,7 @@ def evaluation_over_a_part(backend: Any) -> None:
     def fewer(batch: Any, training: bool) -> Any:
         if training or not _is_last(backend):
             return batch
-        return tf.nest.map_structure(lambda t: t[:-1], batch)
+        return tf.nest.map_structure(lambda t: t[: tf.maximum(tf.shape(t)[0] - 1, 1)], batch)
 
     _rows(fewer)
 

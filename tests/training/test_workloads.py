@@ -288,7 +288,6 @@ def test_a_model_function_must_return_a_model(
     ("body", "function", "expected"),
     [
         (SCRIPT, "", {"global_batch": 4, "epochs": 3, "updates": 5}),
-        ("def own(): return make()", ":own", {"global_batch": 32, "updates": 1}),
         ("def own(n): return make(reference_batch=n)", ":own", {"global_batch": 7, "updates": 3}),
         (
             "def own(): return make(train=tf.data.Dataset.from_tensor_slices((x, x)).batch(6))",
@@ -296,7 +295,7 @@ def test_a_model_function_must_return_a_model(
             {"global_batch": 6, "updates": 4},
         ),
     ],
-    ids=["script", "function", "option", "data set"],
+    ids=["script", "option", "data set"],
 )
 def test_a_program_is_asked_in_a_process_of_its_own(
     file: Callable[[str], Path], body: str, function: str, expected: dict[str, int]
