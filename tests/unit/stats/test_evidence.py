@@ -7,7 +7,7 @@ from ringside_core.specs import LedgerDigest, Outcome
 from tests.unit.stats.factory import arm_of, epoch, record, run_of, spec_of
 
 ROWS = LedgerDigest(rows=20, hash="1" * 16)
-OTHERS = ROWS.replace(id_hash="2" * 16)
+OTHERS = ROWS.replace(hash="2" * 16)
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ OTHERS = ROWS.replace(id_hash="2" * 16)
         ),
         ([("serial", [ROWS]), ("horovod", [ROWS, None])], ["one run", "unknown"]),
         # under XLA rows are counted only
-        ([("serial", [ROWS]), ("mirrored", [ROWS.replace(id_hash="")])], ["one run", "one run"]),
+        ([("serial", [ROWS]), ("mirrored", [ROWS.replace(hash="")])], ["one run", "one run"]),
         (
             [("serial", [ROWS]), ("parameter_server", [OTHERS]), ("mirrored", [ROWS])],
             ["yes", "asynchronous", "yes"],
