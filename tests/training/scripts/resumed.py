@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from backends import make_backend
-from ringside_core.keras import VERSION, get_weights, number_names_anew, tf
+from ringside_core.keras import KERAS, VERSION, get_weights, tf
 from ringside_core.specs import AUTO, RecordInProgress, RunSpec, Surroundings, Topology
-from trainers.authors_fit import train_call
 from trainers.driver import Listener
+from trainers.fit import train_call
 from trainers.fit_call import fit_call
 from trainers.step import Steps
 
@@ -97,7 +97,7 @@ CASES: dict[str, Case] = {
 
 def train(folder: Path, case: Case, *, stop: int = 0, resume: bool = False) -> dict[str, Any]:
     """What a training leaves; it is broken off after so many updates, or epochs: -epochs."""
-    number_names_anew()
+    KERAS.begin_names()
     tf.keras.utils.set_random_seed(5)
     data, arguments = case()
     together, numbers = arguments.pop("together", 1), Numbers()
@@ -109,7 +109,6 @@ def train(folder: Path, case: Case, *, stop: int = 0, resume: bool = False) -> d
         global_batch=4,
         epochs=EPOCHS,
         keras=VERSION,
-        trained_by="fit" if VERSION == 2 else "loop",
         save="all",
         checkpoint_steps=together,
         steps_per_execution=together,
@@ -117,7 +116,8 @@ def train(folder: Path, case: Case, *, stop: int = 0, resume: bool = False) -> d
     )
     with make_backend(spec, Surroundings()) as backend:
         steps, record = Steps(backend), RecordInProgress.begun(spec)
-        model = tf.keras.Sequential([tf.keras.Input((2,)), tf.keras.layers.Dense(1)])
+        layers = tf.keras.layers
+        model = tf.keras.Sequential([layers.Input((2,)), layers.Dropout(0.4), layers.Dense(1)])
         model.compile(tf.keras.optimizers.SGD(0.1, momentum=0.9), "mse", metrics=["mae"])
         call = fit_call(model, *data, epochs=EPOCHS, callbacks=[numbers, Evaluates()], **arguments)
         listeners = [Breaks(stop)] if stop else []
