@@ -212,9 +212,7 @@ def _run(order: Mapping[str, Any], fds: Sequence[int]) -> int:
     sys.argv = order["argv"]
     sys.path[0] = str(Path(sys.argv[0]).parent)
     folder = Path(sys.path[0]).resolve()
-    if (
-        folder != ROOT and (folder / "trainers").is_dir()
-    ):  # not tests/training/broken, which uses ours
+    if folder != ROOT and (folder / "trainers").is_dir():  # else a program of a test uses ours
         _forget_own_rooms()
     code = 0
     try:

@@ -288,7 +288,7 @@ class Driver:
             raise DivergedError(f"epoch {self._epoch + 1} ended with {ended}")
         record = EpochRecord(
             steps=clock.steps,
-            examples=fed.count - before,
+            examples=fed.rows - before,
             resumed_examples=before,
             train_s=clock.train_s,
             beside_s=beside_s,

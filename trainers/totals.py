@@ -74,10 +74,10 @@ class Totals:
     def read(self) -> LedgerDigest:
         """The rows of the epoch."""
         if self._of_workers is not None:
-            return LedgerDigest(count=self._of_workers, id_sum=0, id_hash="", of_rows=True)
+            return LedgerDigest(rows=self._of_workers, hash="")
         rows, hashed = self.ledger.read()
         known = "" if self._model.jit_compile else f"{hashed:016x}"
-        return LedgerDigest(count=rows, id_sum=0, id_hash=known, of_rows=True)
+        return LedgerDigest(rows=rows, hash=known)
 
     def put_before(self) -> None:
         """Add what metrics held before the restart, once they have variables."""

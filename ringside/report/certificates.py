@@ -125,8 +125,8 @@ def _hint(certificate: Certificate) -> str:
     failed = [check for check in certificate.checks if not check.passed]
     if ledgers := [check.name for check in failed if "ledger" in check.name]:
         return (
-            f"{listed(ledgers)}: other examples were fed or counted. Look at the sharding and at "
-            "short batches first; the other differences may follow from that."
+            f"{listed(ledgers)}: other rows were trained, or in another order. Look at what draws "
+            "or reads the data first; the other differences may follow from that."
         )
     check = next((check for check in failed if _above(check)), None)
     if check is None:

@@ -21,7 +21,6 @@ COVERED = (
     "ringside/report",
     "ringside/stats",
     "ringside_core/code_version.py",
-    "ringside_core/example_ids.py",
     "ringside_core/readings/cgroups.py",
     "ringside_core/readings/machine.py",
     "ringside_core/specs",

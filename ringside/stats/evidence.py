@@ -25,13 +25,13 @@ def same_rows(runs: Sequence[Run]) -> list[Answer]:
         elif not run.spec.capabilities.synchronous:
             found[id(run)] = "asynchronous"  # each worker takes batches as it needs them
         else:  # the two Keras shuffle arrays otherwise
-            hashed = any(one and one.id_hash for one in ledgers)  # XLA takes no hash
+            hashed = any(one and one.hash for one in ledgers)  # XLA takes no hash
             key = (run.spec.seed, run.spec.global_batch, run.spec.keras, hashed)
             groups.setdefault(key, []).append((run, ledgers))
     for group in groups.values():
         seen = [ledgers for _, ledgers in group]
-        for run, ledgers in group:
-            most = 2 * seen.count(ledgers) > len(seen)
+        for run, fed in group:
+            most = 2 * seen.count(fed) > len(seen)
             found[id(run)] = "one run" if len(seen) == 1 else "yes" if most else "no"
     return [found[id(run)] for run in runs]
 

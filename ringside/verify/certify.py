@@ -14,6 +14,7 @@ own, which makes an update of each worker's rows. As they are timed, their updat
 counted. The same code with one worker is certified like a synchronous arm.
 """
 
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -32,6 +33,7 @@ from ringside.verify.trial_request import (
     SHORT,
     SUMS,
     TILED,
+    TRACES,
     TRIAL,
     UPDATES,
     TrialRequest,
@@ -62,7 +64,7 @@ class _Runs:
     """What the processes of one command have done; each is started once.
 
     Attributes:
-        spec: of the serial run.
+        spec: of plain Keras.
         folder: for all of them.
         asked: what all are asked.
         precision: of all but single updates.
@@ -166,6 +168,10 @@ def certify(
         made[label] = found
         if subject in subjects:
             on_end(found)
+    if all(found.passed for found in made.values()):
+        for done in runs.done.values():
+            for large in (TRACES, CASES):
+                shutil.rmtree(done.folder / large, ignore_errors=True)
     return tuple(made[s.arm.label] for s in subjects)
 
 
@@ -247,7 +253,7 @@ class _Judge:
         if self._subject.exact:
             said = "with each row once for each replica, "
             checks.append(self._parity(TILED, "each gradient once", said))
-        else:
+        elif checks[0].passed:
             checks.append(self._counted())
         if not all(check.passed for check in checks):
             return checks
@@ -273,7 +279,7 @@ class _Judge:
         """Whether workers make as many updates as plain Keras of their rows, in turn and not."""
         name, updates = "counted updates", 0
         for case in (UPDATES, SHORT):
-            wanted = self._runs.single(self._plain, case).meta["made"]
+            wanted = self._runs.single(self._plain, case).meta.get("made", [])
             for task, trace in self._runs.of(self._label, case).items():
                 if trace.meta["made"] != wanted:
                     finding = f"{task} made {trace.meta['made']} updates, plain Keras {wanted}"

@@ -35,7 +35,7 @@ class Stages:
         self._status.update(f"verifying: started {label}…")
 
     def end(self, label: str, passed: bool) -> None:
-        """One line; reasons are told with all certificates."""
+        """One line; reasons are said with all certificates."""
         word = "[green]certified[/]" if passed else "[red]not certified[/]"
         self._console.print(f"{label:<34} {word}", highlight=False)
 
@@ -65,7 +65,7 @@ def certify_arms(
         found = {s.arm.label: _kept(s, steps, start) for s in subjects}
         kept = {label: None if why else old for label, (old, why) in found.items()}
         for why in dict.fromkeys(why for _, why in found.values() if why):
-            console.print(f"certified anew: {why}", soft_wrap=True, highlight=False)
+            console.print(f"certified again: {why}", soft_wrap=True, highlight=False)
     with Stages(console) as stages:
 
         def done(certificate: Certificate) -> None:
@@ -114,7 +114,7 @@ def _kept(subject: Subject, steps: int, start: Start) -> tuple[Certificate | Non
 
 
 def _alike(subjects: Sequence[Subject]) -> list[list[Subject]]:
-    """Those with one global batch and one arithmetic share a serial reference."""
+    """Those with one global batch and one arithmetic share plain Keras' trainings."""
     groups: dict[object, list[Subject]] = {}
     for subject in subjects:
         key = (subject.spec.global_batch, subject.spec.arithmetic)

@@ -1,4 +1,4 @@
-"""The gate: does an arm compute what the serial reference computes? Only NumPy, no TensorFlow.
+"""The gate: does an arm compute what plain Keras computes? Only NumPy, no TensorFlow.
 
 The deviation of an array is its largest |arm - reference|, divided by the largest |reference| among
 all arrays of its kind (docs/decisions/0004-what-a-certificate-proves.md). After each update the
@@ -39,10 +39,10 @@ def parity(
 
     Args:
         arm: trace of each process, by task.
-        reference: trace of the serial run, which must have completed.
+        reference: trace of plain Keras, which must have completed.
         precision: of both runs; it decides the tolerance.
         tasks: processes that must have written a trace; empty: those that have.
-        rounded: trace of the serial run with other rounding, which builds up in float32, and in
+        rounded: trace of plain Keras with other rounding, which builds up in float32, and in
             float64 where a program amplifies it; it is allowed for. None: it does not matter.
     """
     name, tolerance = f"{precision} parity", TOLERANCE[precision]
@@ -61,15 +61,15 @@ def beyond_rounding(
     precision: str,
     finding: str,
 ) -> Check:
-    """A check of deviations of which a multiple of what rounding does to the serial run is let off.
+    """A check of deviations; a multiple of what rounding does to plain Keras is allowed for.
 
     The deviations are judged as shares, so that the tolerance is the largest that passes.
 
     Args:
         name: of the check.
         found: deviations of an arm from the reference.
-        reference: trace of the serial run.
-        rounded: trace of the serial run with other rounding; None: nothing is let off.
+        reference: trace of plain Keras.
+        rounded: trace of plain Keras with other rounding; None: nothing is allowed for.
         precision: of all runs.
         finding: begins the sentence that ends with the largest share.
     """
@@ -77,8 +77,10 @@ def beyond_rounding(
     if rounded is None:
         return judged(name, found, tolerance, finding)
     shares, most = as_shares(found, reference, rounded, precision)
-    told = f"of what rounding allows: {tolerance:.0e} stands for {most:.0e} of the largest weight"
-    check = judged(name, shares, tolerance, f"{finding} ({told})")
+    allowed = (
+        f"of what rounding allows: {tolerance:.0e} stands for {most:.0e} of the largest weight"
+    )
+    check = judged(name, shares, tolerance, f"{finding} ({allowed})")
     if precision == "float32":
         return check
     check = check.replace(worst=max(found, key=size_of))  # tables show the number itself
@@ -89,9 +91,9 @@ def beyond_rounding(
 
 def shows_nothing(reference: Trace) -> str:
     """Of a program that amplifies rounding: that float64 shows nothing, and what may help."""
-    told = "rounding grows so far that float64 shows nothing"
+    said = "rounding grows so far that float64 shows nothing"
     more = reference.steps > FEWEST_UPDATES
-    return f"{told}; fewer updates may: verify with --steps {FEWEST_UPDATES}" if more else told
+    return f"{said}; fewer updates may: verify with --steps {FEWEST_UPDATES}" if more else said
 
 
 def as_shares(
@@ -99,9 +101,9 @@ def as_shares(
 ) -> tuple[list[Deviation], float]:
     """Deviations as shares of what passes; and what passes of a weight.
 
-    In float64 rounding begins at nothing and grows. So an update is let off only what rounding did
-    up to it: a mistake shows at once. In float32 a metric that counts examples is also let off
-    one example, because whether rounding makes it right is chance.
+    In float64 rounding begins at nothing and grows. So only what rounding did up to an update is
+    allowed for: a mistake shows at once. In float32 a metric that counts examples may also be off
+    by one, because whether rounding makes it right is chance.
     """
     grows = precision == "float64"
     noise: dict[tuple[str, str], list[Deviation]] = {}

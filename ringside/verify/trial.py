@@ -210,7 +210,7 @@ class Trial:
             session.steps.tiled = False
             if watch is not None:
                 watch.ledgers = [
-                    (epoch.ledger.count, epoch.ledger.id_hash)
+                    (epoch.ledger.rows, epoch.ledger.hash)
                     for epoch in record.epochs
                     if epoch.ledger is not None
                 ]
@@ -477,7 +477,7 @@ def _in_turn(backend: Any) -> Iterator[None]:
     try:
         yield
     finally:
-        del coordinator.schedule
+        coordinator.schedule = schedule
 
 
 def storable(array: Any) -> NDArray[Any]:

@@ -6,7 +6,7 @@ from pydantic import NonNegativeInt, PositiveInt
 
 from ringside_core.specs import Document
 
-TRIAL, CASES = "trial.json", "cases"
+TRIAL, CASES, TRACES = "trial.json", "cases", "traces"
 # The trainings at a fit, in their order; each reads the data after the one before.
 TILED, UPDATES, SHORT = "tiled", "updates", "short"
 SUMS = "sums"
@@ -49,4 +49,4 @@ class TrialRequest(Document):
 
 def trace_file(run_dir: Path, case: str, task: str) -> Path:
     """The file into which a process writes its trace of a training."""
-    return run_dir / "traces" / case / f"{task}.npz"
+    return run_dir / TRACES / case / f"{task}.npz"

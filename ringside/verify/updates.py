@@ -7,7 +7,7 @@ tolerance that is a share of the weights. So an arm may be off by
 
 in each element. The size is the largest change of its kind: the weights that an optimizer updates;
 the others, such as moving statistics, which may be far larger; each optimizer slot. The noise is
-what rounding does to the updates of that kind in the serial run itself: their largest distance from
+what rounding does to the updates of that kind in plain Keras itself: their largest distance from
 the same updates with other rounding, from the same states. These are made in float64; or, of a
 model that cannot run so, in float32 with each trained weight moved by one rounding. It is large
 where an optimizer divides by what is nearly nothing. That is so in few elements, and rounding may
@@ -35,7 +35,7 @@ from ringside.verify.gate import (
 from ringside.verify.trace import Trace
 from ringside_core.specs import Check, Deviation
 from ringside_core.specs.certificate import Kind
-from ringside_core.specs.coverage import MOST_LET_OFF
+from ringside_core.specs.coverage import MOST_HIDDEN
 
 OF_EACH_UPDATE = 1e-8
 ROUNDED = 2.0
@@ -50,7 +50,7 @@ def each_update(arm: Mapping[str, Trace], reference: Trace, rounded: Trace | Non
 
     Args:
         arm: trace of each process, by task.
-        reference: trace of the serial run, which must have completed.
+        reference: trace of plain Keras, which must have completed.
         rounded: see `ringside.verify.gate.parity`.
     """
     name, tolerance = "each update", OF_EACH_UPDATE
@@ -58,7 +58,7 @@ def each_update(arm: Mapping[str, Trace], reference: Trace, rounded: Trace | Non
         return Check(name=name, passed=False, finding=obstacle, tolerance=tolerance)
     noise = {kind: _growing(kind, reference, rounded) if rounded else {} for kind in _CHANGED}
     largest, most = _largest_update(reference), noise["weights"].get("", np.zeros(1))
-    if GROWN * np.max(most) > MOST_LET_OFF * largest:
+    if GROWN * np.max(most) > MOST_HIDDEN * largest:
         return Check(name=name, passed=False, finding=shows_nothing(reference), tolerance=tolerance)
     found = [
         deviation
@@ -85,18 +85,18 @@ def single_updates(
 
     Args:
         arm: trace of each process, by task, which loaded the reference's state before each update.
-        reference: trace of the serial run, which trained freely.
+        reference: trace of plain Keras, which trained freely.
         rounded: trace of the same updates, from the same states, with other rounding.
         precision: of the arm and the reference.
         tasks: processes that must have written a trace; empty: those that have.
-        alone: whether nothing is proved in float64; then rounding may not let off much. Else the
+        alone: whether nothing is proved in float64; then rounding may not hide much. Else the
             check says how much it does.
     """
     name, tolerance = f"{precision} single updates", TOLERANCE[precision]
     if obstacle := unfinished(arm, reference, tasks=tasks):
         return Check(name=name, passed=False, finding=obstacle, tolerance=tolerance)
     if rounded.steps != reference.steps:
-        finding = f"the serial run made {rounded.steps} updates with other rounding, not as many"
+        finding = f"plain Keras made {rounded.steps} updates with other rounding, not as many"
         return Check(name=name, passed=False, finding=finding, tolerance=tolerance)
     found = [
         deviation
@@ -112,19 +112,19 @@ def single_updates(
         found, _ = as_shares(found, reference, rounded, precision)
         finding += f" (of a model that computes in {bits} bits: as a share of what that allows)"
     unseen = _unseen(reference, rounded) if bits >= 32 else {}
-    let_off = _let_off(reference, rounded, unseen)
-    if alone and let_off > MOST_LET_OFF:
-        finding = f"rounding lets off {let_off:.0%} of an update, so that float32 shows nothing"
+    hidden = _hidden(reference, rounded, unseen)
+    if alone and hidden > MOST_HIDDEN:
+        finding = f"rounding hides {hidden:.0%} of an update, so that float32 shows nothing"
         return Check(name=name, passed=False, finding=finding, tolerance=tolerance)
     for kind in _CHANGED:
         noise = _noise(kind, reference, rounded, unseen)
         found += _updates(kind, arm, reference, tolerance, noise, AMPLIFIED, unseen, single=True)
-    finding += f", where rounding lets off {let_off:.0e} of an update of weights,"
+    finding += f", where rounding hides {hidden:.0e} of an update of weights,"
     if unseen:
         finding = (
             f"not of {', '.join(unseen)}, whose gradient is nothing but rounding here; {finding}"
         )
-    check = judged(name, found, tolerance, finding).replace(let_off=let_off)
+    check = judged(name, found, tolerance, finding).replace(hidden=hidden)
     return check.replace(bits=bits) if bits < 32 else check
 
 
@@ -144,10 +144,10 @@ def _updates(
     Args:
         kind: what changes.
         arm: trace of each process.
-        reference: trace of the serial run.
+        reference: trace of plain Keras.
         tolerance: a deviation of this value is the largest that passes.
         noise: what rounding does to the updates, by group: a number, or one for each update.
-        times: how much of it is let off.
+        times: how much of it is allowed for.
         unseen: weights of which nothing can be said.
         single: whether all made each update from the reference's states, and not from their own.
     """
@@ -241,7 +241,7 @@ def _largest_update(reference: Trace) -> float:
 
 
 def _unseen(reference: Trace, rounded: Trace) -> dict[str, None]:
-    """The few trained variables of most of whose elements rounding lets off too much; in order.
+    """The few trained variables of most of whose elements rounding hides too much; in order.
 
     The bias of an attention's keys is one: it moves no output, so its gradient is nothing but
     rounding, of which Adam makes whole updates. None, if they are more than a few.
@@ -249,13 +249,13 @@ def _unseen(reference: Trace, rounded: Trace) -> dict[str, None]:
     rows, largest = _rows("weights", reference), _largest_update(reference)
     noise = _noise_of_each("weights", reference, rounded, most=np.median)
     trained = [name for name in rows if reference.is_trained(name)]
-    found = [name for name in trained if AMPLIFIED * noise[name] > MOST_LET_OFF * largest]
+    found = [name for name in trained if AMPLIFIED * noise[name] > MOST_HIDDEN * largest]
     elements = {name: rows[name][0].size for name in trained}
     few = sum(elements[name] for name in found) <= MOST_UNSEEN * sum(elements.values())
     return dict.fromkeys(found if few else ())
 
 
-def _let_off(reference: Trace, rounded: Trace, unseen: Collection[str] = ()) -> float:
+def _hidden(reference: Trace, rounded: Trace, unseen: Collection[str] = ()) -> float:
     """AMPLIFIED × noise of trained weights, as a share of their largest update; 0: none changes."""
     largest = _largest_update(reference)
     noise = _noise("weights", reference, rounded, unseen).get("", 0.0)

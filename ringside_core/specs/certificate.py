@@ -55,7 +55,7 @@ class Check(Noun):
         by_step: the largest deviation of each kind after each step; it shows where two arms begin
             to differ.
         bits: in which the model computes, if they are fewer than 32.
-        let_off: of single updates, how much of the largest one rounding lets off; 1 is all of it.
+        hidden: of single updates, how much of the largest one rounding hides; 1 is all of it.
     """
 
     name: str
@@ -66,7 +66,7 @@ class Check(Noun):
     worst: Deviation | None = None
     by_step: tuple[Deviation, ...] = ()
     bits: PositiveInt | None = None
-    let_off: NonNegativeFloat | None = None
+    hidden: NonNegativeFloat | None = None
 
 
 class ByDesign(Noun):
@@ -99,21 +99,22 @@ class Certificate(Document):
         code_version: digest of Ringside's own code.
         sources: SHA-256 of each file of the user's own code, by path.
         machine: where the checks ran; the first one of several hosts.
-        orders: SHA-256 of what libraries are told from outside on the machine that launched, by
+        orders: SHA-256 of what libraries are given from outside on the machine that launched, by
             name: environment variables, configuration files, the set of installed packages.
         hosts: over which the replicas were spread, with their slots; empty: one machine.
         launcher: as the user asked; auto: the one that the backend joins.
         checks: all checks that were made.
         by_design: known differences that were allowed for.
         obstacle: why the arm cannot be certified at all; empty: it can.
-        folder: where the logs are, and the traces of an arm that did not pass.
+        folder: where the logs are, and the traces if any of the arms did not pass.
         not_in_float64: why the model cannot run so, and everything was compared in float32; empty:
             it can.
         on_gpus: whether TensorFlow saw a GPU. Then it was verified without TensorFloat-32.
         amplifies: whether the program amplifies rounding in float64, which is then allowed for.
 
     Schema history: 1 first version. 2 hosts and launcher; older ones are of one machine. Later
-    files of version 2 have orders; one without is stale. 3 no digests; `in turn`.
+    files of version 2 have orders; one without is stale. 3 no digests; `in turn`; `hidden` was
+    `let_off`.
     """
 
     SCHEMA_VERSION: ClassVar[int] = 3
@@ -164,7 +165,7 @@ class Certificate(Document):
             steps=self.steps,
             single=max((one.step for one in self._single_updates), default=0),
             narrow=self._narrow,
-            let_off=max((check.let_off or 0.0 for check in self.checks), default=0.0),
+            hidden=max((check.hidden or 0.0 for check in self.checks), default=0.0),
             every=self.every,
             drawing=sorted({x.layer for x in self.by_design if not x.split}),
             splitting=self.splitting,
@@ -196,7 +197,12 @@ class Certificate(Document):
             return body, version
         gone = ("reference_digest", "final_digest", "data_digest")
         kind = "exact" if body.get("kind") == "exact" else "in turn"
-        return {**{k: v for k, v in body.items() if k not in gone}, "kind": kind}, 3
+        checks = [
+            {"hidden" if name == "let_off" else name: value for name, value in check.items()}
+            for check in body.get("checks", ())
+        ]
+        kept = {name: value for name, value in body.items() if name not in gone}
+        return {**kept, "kind": kind, "checks": checks}, 3
 
     @property
     def spec_hash(self) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-MOST_LET_OFF = 0.1  # of the largest update; more hides a mistake
+MOST_HIDDEN = 0.1  # of the largest update; more hides a mistake
 
 
 class _Part(NamedTuple):
@@ -30,7 +30,7 @@ _EXACT = (
     _Part(
         "single updates", "{single} by itself in {narrow}{but}", "each one by itself in {narrow}"
     ),
-    _Part("as timed", "the run as it is timed, unwatched, in {wide}", "a run that nobody watches"),
+    _Part("as timed", "the run as it is timed, unwatched, in {wide}", "a run that is not watched"),
     _Part("training ledger", "which rows are trained, in which order", "which rows are trained"),
     _Part("gradient once", "that each gradient counts once", "how often a gradient counts"),
     *_COMMON,
@@ -54,7 +54,7 @@ def coverage(
     steps: int,
     single: int,
     narrow: str,
-    let_off: float = 0.0,
+    hidden: float = 0.0,
     every: int,
     drawing: Sequence[str],
     splitting: Sequence[str],
@@ -71,7 +71,7 @@ def coverage(
         steps: updates that were compared.
         single: updates that were compared by themselves; of large models fewer.
         narrow: the precision in which they were.
-        let_off: how much of the largest update of weights rounding let off in them.
+        hidden: how much of the largest update of weights rounding hides in them.
         every: which elements of large models were compared after each update; 1: all.
         drawing: layers that draw random numbers.
         splitting: layers and steps that give something else when a batch is split.
@@ -85,15 +85,15 @@ def coverage(
     rounding = " to what rounding does" if not_in_float64 or amplifies else ""
     alone = "each one" if single == steps else f"the first {single} each"
     said = {"steps": steps, "single": alone, "narrow": narrow, "wide": wide}
-    but = ", but for weights" if let_off > MOST_LET_OFF else ""
+    but = ", but for weights" if hidden > MOST_HIDDEN else ""
     for part in _EXACT if exact else _IN_TURN:
         if any(part.check.format(wide=wide) in name for name in checks):
             covered.append(part.covered.format(**said, rounding=rounding, but=but))
         elif part.otherwise:
             missing.append(part.otherwise.format(narrow=narrow))
-    if let_off > MOST_LET_OFF:
-        hidden = f"rounding lets off {let_off * 100:,.0f} % of the largest update"
-        missing.append(f"weights after {alone} by itself in {narrow}, where {hidden}")
+    if hidden > MOST_HIDDEN:
+        where = f"rounding hides {hidden * 100:,.0f} % of the largest update"
+        missing.append(f"weights after {alone} by itself in {narrow}, where {where}")
     if not_in_float64:
         missing.append(f"float64, because {not_in_float64}")
     if "bits" in narrow:

@@ -64,22 +64,16 @@ class Outcome(Noun):
 
 
 class LedgerDigest(Noun):
-    """A digest of the examples that were fed: equal multisets of ids give equal digests.
-
-    A script's examples have no ids: its digest is of what the rows hold, in their order.
+    """Which rows were trained: the same rows in the same order have the same digest.
 
     Attributes:
-        count: examples of weight above 0; of a script: rows.
-        id_sum: sum of their ids; of a script: 0.
-        id_hash: sum over the ids of a 64-bit mix of each, modulo 2**64, as 16 hex digits; of a
-            script: likewise of its rows and their places.
-        of_rows: whether it is a script's.
+        rows: how many.
+        hash: over what each holds and its place, as 16 hex digits; empty: none is taken (XLA,
+            asynchronous workers).
     """
 
-    count: NonNegativeInt
-    id_sum: NonNegativeInt
-    id_hash: str
-    of_rows: bool = False
+    rows: NonNegativeInt
+    hash: str
 
 
 class EpochRecord(Noun):
@@ -167,26 +161,22 @@ class RunRecord(Document):
         startup_s: process start to the end of the first step (a coordinator: likewise).
         peak_memory_bytes: highest resident set size of this process.
         cpu_s: user and system time of this process; above 0 if it completed.
-        train_examples: training examples that there are, after the filter; None: not known.
         goes_on: whether an epoch goes on where the last one ended, and is no pass over the data.
         clock_s_per_step: cost of Ringside's clock and listeners for each step, measured in this
             process after the training; None: not measured.
         gradient_bytes: of one gradient of all trainable weights; None: unknown.
         replica_deviation: largest difference between any replica's final trainable weights and
             those of the first replica; None where they were not compared.
-        data_digest: SHA-256 of the training examples in their fixed order; empty for a stream.
         initial_digest, final_digest: SHA-256 of all weights in order; empty where unknown.
         boot_id: of the kernel whose clock `started_unix_s` is read from; empty: not known.
         shared_memory_bytes: of its resident pages at the end, those that other processes may hold
             too: of files and of shared memory; None: not known.
         startup_cpu_s: of cpu_s, until the end of the first step; of a server, until it served.
-        input_notes: what is done with the data otherwise than their author wrote it, one sentence
-            each.
         warnings: what went wrong and ended nothing, such as a checkpoint that did not fit.
         run_id: of the launch that it is a part of; empty: no launcher of Ringside's started it.
     """
 
-    SCHEMA_VERSION: ClassVar[int] = 3
+    SCHEMA_VERSION: ClassVar[int] = 4
 
     spec: RunSpec
     task: str
@@ -203,18 +193,15 @@ class RunRecord(Document):
     epochs: tuple[EpochRecord, ...] = ()
     peak_memory_bytes: NonNegativeInt = 0
     cpu_s: NonNegativeFloat = 0.0
-    train_examples: NonNegativeInt | None = None
     goes_on: bool = False
     clock_s_per_step: NonNegativeFloat | None = None
     gradient_bytes: NonNegativeInt | None = None
     replica_deviation: NonNegativeFloat | None = None
-    data_digest: str = ""
     initial_digest: str = ""
     final_digest: str = ""
     boot_id: str = ""
     shared_memory_bytes: NonNegativeInt | None = None
     startup_cpu_s: NonNegativeFloat | None = None
-    input_notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     run_id: str = ""
 

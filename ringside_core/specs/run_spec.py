@@ -149,7 +149,7 @@ class RunSpec(TrainingSpec, Document):
             prepared before the first step, is fed again and again.
     """
 
-    SCHEMA_VERSION: ClassVar[int] = 4
+    SCHEMA_VERSION: ClassVar[int] = 5
 
     backend: str
     options: SerializeAsAny[BackendOptions]

@@ -77,7 +77,7 @@ def test_each_row_is_fed_once_in_an_epoch(start: Start, case: Case) -> None:
         assert [epoch.examples for epoch in record.epochs] == [NUM_TRAIN] * EPOCHS
         for epoch, wanted in zip(record.epochs, serial[0].epochs, strict=True):
             assert epoch.ledger is not None
-            assert epoch.ledger.count == NUM_TRAIN
+            assert epoch.ledger.rows == NUM_TRAIN
             assert epoch.ledger == wanted.ledger or not case.synchronous
 
 

@@ -92,7 +92,7 @@ def _is_last(backend: Any) -> bool:
 
 
 def _is_unwatched(backend: Any) -> bool:
-    """Whether the training that is traced is the one that nobody watches."""
+    """Whether the training that is traced is the one that is not watched."""
     from ringside.verify.trial_request import SHORT
 
     return _CASE[-1:] == [SHORT]
@@ -254,7 +254,7 @@ def rows_of_a_table_halved(backend: Any) -> None:
 
 @mistake(AS_TIMED, daily="horovod")
 def gradients_twice_as_timed(backend: Any) -> None:
-    """Where nobody watches, each gradient counts twice."""
+    """Where it is not watched, each gradient counts twice."""
     _gradients(backend, lambda g: _times(g, 2 if _is_unwatched(backend) else 1))
 
 
@@ -341,8 +341,7 @@ def exclusions_from_decay_lost(backend: Any) -> None:
     """The optimizer forgets what is left out of weight decay."""
 
     def change(model: Any) -> None:
-        model.optimizer._exclude_from_weight_decay.clear()
-        model.optimizer._exclude_from_weight_decay_pattern = []
+        model.optimizer._exclude_from_weight_decay_names = []  # private: tf-keras 2.21
 
     _model(change)
 
@@ -438,7 +437,7 @@ def weights_of_rows_lost(backend: Any) -> None:
 
 @mistake(AS_TIMED, program="weighted_rows")
 def weights_of_rows_lost_as_timed(backend: Any) -> None:
-    """Where nobody watches, all rows count the same."""
+    """Where it is not watched, all rows count the same."""
     _rows(lambda b, training: b[:2] if training and _is_unwatched(backend) else b)
 
 
@@ -487,7 +486,7 @@ def last_row_dropped(backend: Any) -> None:
     from ringside_core.keras import tf
 
     def fewer(*parts: Any) -> Any:
-        return tf.nest.map_structure(lambda t: t[:-1] if len(t.shape) else t, parts)
+        return tf.nest.map_structure(lambda t: t[: tf.maximum(tf.shape(t)[0] - 1, 1)], parts)
 
     _data(lambda data: data.map(fewer))
 
@@ -511,7 +510,7 @@ def short_batch_filled_up(backend: Any) -> None:
     _data(lambda data: data.map(filled))
 
 
-# Evaluation and what is told
+# Evaluation and history
 
 
 @mistake(ONCE, daily="horovod")
@@ -522,7 +521,7 @@ def evaluation_over_a_part(backend: Any) -> None:
     def fewer(batch: Any, training: bool) -> Any:
         if training or not _is_last(backend):
             return batch
-        return tf.nest.map_structure(lambda t: t[:-1], batch)
+        return tf.nest.map_structure(lambda t: t[: tf.maximum(tf.shape(t)[0] - 1, 1)], batch)
 
     _rows(fewer)
 
@@ -544,13 +543,13 @@ def evaluated_as_in_training(backend: Any) -> None:
 
 @mistake(ONCE, "horovod")
 def own_metrics(backend: Any) -> None:
-    """What is told of an evaluation is what one replica has seen."""
+    """The metrics of an evaluation are those of one replica."""
     _replace(backend, "with_summed", lambda add, variables, read: read())
 
 
 @mistake(PARITY)
 def own_history(backend: Any) -> None:
-    """What is told of an epoch of more than one batch is a little too much."""
+    """The history is a little too high."""
 
     def more(add: Any, variables: Any, read: Any) -> Any:
         factor = 1.01 if _CASE[-1:] == ["updates"] else 1.0
@@ -729,7 +728,7 @@ def pushes_dropped_later(backend: Any) -> None:
 
 @mistake(FED, *WORKERS)
 def updates_lost_as_timed(backend: Any) -> None:
-    """Where nobody watches, every seventh update of a worker is not dispatched."""
+    """Where it is not watched, every seventh update of a worker is not dispatched."""
     if backend.role != "coordinator":
         return
     scheduled: list[Any] = []

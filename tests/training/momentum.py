@@ -1,33 +1,77 @@
 """The linear model of the contract, with an optimizer that has a state to restore."""
 
+import contextlib
 import dataclasses
-from collections.abc import Callable
+import os
+import signal
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+import ringside
 from backends import make_backend
-from ringside_core.keras import tf
+from ringside_core.keras import get_weights, tf
+from ringside_core.seeds import seed_script
 from ringside_core.specs import EpochRecord, RecordInProgress, RunSpec, Surroundings, Topology
 from ringside_core.workloads.workload import Workload
 from tests.contract.cases import EPOCHS, GLOBAL_BATCH, NUM_TRAIN, SEED
-from tests.contract.linear import linear
-from tests.independent import order
+from tests.contract.linear import data, linear
 from trainers.driver import Listener
-from trainers.fit import fit
-from trainers.prepare import prepare
+from trainers.fit import train_call
+from trainers.fit_call import fit_call
+from trainers.step import Steps
 
 STEPS = 4
 """Global batches of an epoch of 20 examples: 6, 6, 6 and 2."""
 
 
-def momentum(dies_after: int = 0, signalled_after: int = 0, twice: bool = False) -> Workload:
-    """Linear regression; the options are for tests/training/broken/train.py."""
-    del dies_after, signalled_after, twice
+class Ends(tf.keras.callbacks.Callback):
+    """Ends the last process without a word, or signals it, after so many updates in all."""
+
+    def __init__(self, acts: dict[str, int]) -> None:
+        super().__init__()
+        self.acts, self.done = acts, 0
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Count them."""
+        self.done += 1
+        if ringside.is_chief():
+            return
+        if self.done == self.acts["signalled"]:
+            os.kill(os.getpid(), signal.SIGUSR1)
+        if self.done == self.acts["dies"]:
+            os._exit(9)
+
+
+def momentum() -> Workload:
+    """Linear regression on shuffled rows."""
+    rows = tf.data.Dataset.from_tensor_slices(data(NUM_TRAIN, 0)).shuffle(NUM_TRAIN)
     return dataclasses.replace(
-        linear(), optimizer=lambda: tf.keras.optimizers.SGD(0.05, momentum=0.9)
+        linear(),
+        train=rows.batch(GLOBAL_BATCH),
+        optimizer=lambda: tf.keras.optimizers.SGD(0.05, momentum=0.9),
     )
+
+
+def normalised() -> Workload:
+    """The same on features that are normalised by the statistics of the whole batch."""
+
+    def model() -> Any:
+        layers = tf.keras.layers
+        norm = layers.BatchNormalization(momentum=0.75, synchronized=True)
+        return tf.keras.Sequential(
+            [tf.keras.Input((3,)), norm, layers.Dense(1, kernel_initializer="ones")]
+        )
+
+    return dataclasses.replace(momentum(), model=model)
+
+
+def broken_off(signalled: int = 0, dies: int = 0) -> Workload:
+    """The same, of which a process is ended."""
+    acts = {"signalled": signalled, "dies": dies}
+    return dataclasses.replace(momentum(), callbacks=lambda: [Ends(acts)])
 
 
 def spec_of(**changes: Any) -> RunSpec:
@@ -41,7 +85,6 @@ def spec_of(**changes: Any) -> RunSpec:
         "epochs": EPOCHS,
         "precision": "float64",
         "seed": SEED,
-        "ledger": "full",
     }
     return RunSpec(**{**fields, **changes})
 
@@ -58,14 +101,10 @@ class OnceDone(Listener):
 
 
 class Kept(Listener):
-    """Keeps the epochs' records, and what each epoch was fed."""
+    """Keeps the epochs' records."""
 
-    def __init__(self, fed: list[np.ndarray]) -> None:
-        self.fed = fed
+    def __init__(self) -> None:
         self.epochs: list[EpochRecord] = []
-
-    def on_fed(self, epoch: int, ids: np.ndarray) -> None:
-        self.fed.append(ids)
 
     def on_epoch_end(self, epoch: int, record: EpochRecord) -> None:
         self.epochs.append(record)
@@ -80,29 +119,32 @@ def train_serial(
     run_dir: Path,
     *,
     stop_after: int = 0,
-    fed: list[np.ndarray] | None = None,
     trained: Callable[[], Workload] = momentum,
+    listeners: Sequence[Listener] = (),
     **changes: Any,
 ) -> tuple[Kept, list[np.ndarray]]:
-    """Train in this process; what was kept, and the weights at the end. `fed` survives an error."""
-    spec = spec_of(**changes)
-    record, kept = RecordInProgress.begun(spec), Kept([] if fed is None else fed)
+    """Train in this process; what was kept, and the weights at the end."""
+    spec, kept = spec_of(**changes), Kept()
+    record = RecordInProgress.begun(spec)
     floatx = tf.keras.backend.floatx()
     tf.keras.backend.set_floatx(spec.precision)
-
     stop = [OnceDone(stop_after, break_off)] if stop_after else []
     try:
         with make_backend(spec, Surroundings()) as backend:
-            fit(prepare(record, trained(), backend, run_dir=run_dir, listeners=[kept, *stop]))
-    except InterruptedError:
-        pass
+            seed_script()
+            steps = Steps(backend, passes=spec.gradient_accumulation_steps)
+            workload = trained()
+            model = workload.compiled()
+            with contextlib.suppress(InterruptedError):
+                train_call(
+                    fit_call(model, **workload.arguments(epochs=spec.epochs)),
+                    record,
+                    steps,
+                    run_dir=run_dir,
+                    number=1,
+                    listeners=[kept, *listeners, *stop],
+                    rebuilt=workload.model,
+                )
+            return kept, get_weights(model)
     finally:
         tf.keras.backend.set_floatx(floatx)
-    return kept, kept.training.model.get_weights()
-
-
-def planned(epoch: int, replicas: int) -> np.ndarray:
-    """What each replica is to be fed, [steps, replicas, batch]; -1 is padding."""
-    numbers = order(epoch, seed=SEED, total=NUM_TRAIN)
-    padded = numbers + [-1] * (STEPS * GLOBAL_BATCH - NUM_TRAIN)
-    return np.array(padded).reshape(STEPS, replicas, GLOBAL_BATCH // replicas)

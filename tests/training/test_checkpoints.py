@@ -8,12 +8,14 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from backends import make_backend
 from backends.base import Backend
 from ringside_core.keras import tf
-from ringside_core.specs import RecordInProgress
+from ringside_core.specs import RecordInProgress, RefusalError, Surroundings
 from ringside_core.workloads.workload import Workload
+from tests.contract.linear import linear
 from tests.small_disk import fill, small_disk
-from tests.training.momentum import momentum, train_serial
+from tests.training.momentum import momentum, spec_of, train_serial
 from trainers import checkpoint
 from trainers.driver import DivergedError
 from trainers.sync_proof import ReplicasDifferError, check_replicas_equal
@@ -76,7 +78,7 @@ def test_a_checkpoint_that_does_not_fit_leaves_the_one_before(
     """The training goes on to its end, and the record says so."""
     trained = at_update(6, lambda model: fill(small / "full"))
 
-    train_serial(small, trained=trained, epochs=3, stop_after=9, ledger="digest")
+    train_serial(small, trained=trained, epochs=3, stop_after=9)
 
     assert len(records[0].epochs) == 2
     assert checkpoint.read(small / "checkpoint.npz")[1].epochs_done == 1
@@ -115,7 +117,114 @@ def test_no_numbers_are_told_before_a_difference(
     class Model:
         """One variable."""
 
-        trainable_variables = (tf.Variable([0.0, 0.0], name="kernel"),)
+        trainable_variables = (tf.Variable([1.0, 2.0], name="kernel"),)
 
     with pytest.raises(error):
         check_replicas_equal(Model(), cast(Backend, Fake()), [np.zeros(2)])
+
+
+def compiled(optimizer: Any, precision: str = "float32") -> Any:
+    """The linear model, with the state of its optimizer."""
+    tf.keras.backend.clear_session()
+    tf.keras.backend.set_floatx(precision)
+    model = linear().model()
+    model.compile(optimizer(), "mse")
+    model.optimizer.build(model.trainable_variables)
+    tf.keras.backend.set_floatx("float32")
+    return model
+
+
+def with_momentum() -> Any:
+    """Its state has the shapes of that of RMSprop."""
+    return tf.keras.optimizers.SGD(momentum=0.9)
+
+
+def test_a_checkpoint_of_another_model_is_refused(tmp_path: Path) -> None:
+    """Shapes are compared before anything is changed."""
+    model = linear().model()
+    model.compile(tf.keras.optimizers.Adam(), "mse")
+    model.optimizer.build(model.trainable_variables)
+    checkpoint.write(tmp_path / "c.npz", checkpoint.snapshot(model), checkpoint.Position(1))
+    other = linear().model()
+    other.compile(tf.keras.optimizers.SGD(), "mse")
+
+    spec = spec_of()
+    with (
+        make_backend(spec, Surroundings()) as backend,
+        pytest.raises(RefusalError, match="same model and optimizer"),
+    ):
+        checkpoint.restore(tmp_path / "c.npz", other, backend)
+    with (
+        make_backend(spec, Surroundings()) as backend,
+        pytest.raises(RefusalError, match="must name a checkpoint"),
+    ):
+        checkpoint.restore(tmp_path / "nowhere.npz", other, backend)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "precision", "words"),
+    [
+        (tf.keras.optimizers.RMSprop, "float32", "optimizer SGD, here RMSprop"),
+        (with_momentum, "float64", "float32, here float64"),
+    ],
+)
+def test_a_checkpoint_of_another_optimizer_is_refused(
+    tmp_path: Path, optimizer: Any, precision: str, words: str
+) -> None:
+    """Where all shapes agree; an older file, which does not say whose it is, is taken."""
+    arrays = checkpoint.snapshot(compiled(with_momentum))
+    older = {n: a for n, a in arrays.items() if n not in ("optimizer", "optimizer variables")}
+    checkpoint.write(tmp_path / "new.npz", arrays, checkpoint.Position(1))
+    checkpoint.write(tmp_path / "old.npz", older, checkpoint.Position(1))
+    other = compiled(optimizer, precision)
+
+    with make_backend(spec_of(), Surroundings()) as backend:
+        with pytest.raises(RefusalError, match=words):
+            checkpoint.restore(tmp_path / "new.npz", other, backend)
+        assert checkpoint.restore(tmp_path / "old.npz", other, backend).epochs_done == 1
+
+
+def one_differs(value: np.ndarray, reduction: str = "sum") -> np.ndarray:
+    """All-reduce, where some other process has found a difference."""
+    return np.ones_like(value) if reduction == "max" else value
+
+
+@pytest.mark.parametrize("place", ["here", "elsewhere"])
+def test_processes_resume_from_one_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """Whether this process has the other file or a third one has: nothing is put in."""
+    model = compiled(with_momentum)
+    checkpoint.write(tmp_path / "c.npz", checkpoint.snapshot(model), checkpoint.Position(1))
+    other = compiled(with_momentum)
+    other.set_weights([weight + 1 for weight in other.get_weights()])
+    before = other.get_weights()
+
+    with make_backend(spec_of(), Surroundings()) as backend:
+        if place == "here":
+            monkeypatch.setattr(backend, "broadcast", lambda value: value + 1)
+        else:
+            monkeypatch.setattr(backend, "all_reduce", one_differs)
+        with pytest.raises(RefusalError, match="must resume from the same checkpoint"):
+            checkpoint.restore(tmp_path / "c.npz", other, backend)
+
+    for one, same in zip(other.get_weights(), before, strict=True):
+        np.testing.assert_array_equal(one, same)
+
+
+def test_who_cannot_read_a_checkpoint_tells_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They wait in an all-reduce, and would do so for ever."""
+    asked = []
+
+    def all_reduce(value: np.ndarray, reduction: str = "sum") -> np.ndarray:
+        asked.append(reduction)
+        return value
+
+    with make_backend(spec_of(), Surroundings()) as backend:
+        monkeypatch.setattr(backend, "all_reduce", all_reduce)
+        with pytest.raises(RefusalError, match="must name a checkpoint"):
+            checkpoint.restore(tmp_path / "nowhere.npz", compiled(with_momentum), backend)
+
+    assert asked == ["sum", "max"]  # the broadcast, and what came of it

@@ -8,25 +8,19 @@ import pytest
 
 from backends import make_backend
 from ringside_core.keras import tf
-from ringside_core.specs import RecordInProgress, RefusalError, Surroundings
+from ringside_core.specs import RefusalError, Surroundings
 from ringside_core.specs.cluster import Cluster, ClusterTask
 from tests.contract.cases import Case
-from tests.contract.linear import linear
-from tests.training.momentum import STEPS, spec_of, train_serial
+from tests.training.momentum import STEPS, Kept, train_serial
 from trainers.driver import Listener, Progress, seconds_per_execution
-from trainers.fit import fit, through_keras
-from trainers.prepare import prepare
 
 
-def told_by(run_dir: Path, **changes: Any) -> tuple[RecordInProgress, list[tuple[int, int]]]:
+def told_by(run_dir: Path, **changes: Any) -> tuple[Kept, list[tuple[int, int]]]:
     """Train without a strategy; also what the launcher was told."""
     told: list[tuple[int, int]] = []
-    spec = spec_of(save="record", ledger="digest", precision="float32", **changes)
-    record = RecordInProgress.begun(spec)
     progress = Progress(lambda done, total: told.append((done, total)))
-    with make_backend(spec, Surroundings()) as backend:
-        fit(prepare(record, linear(), backend, run_dir=run_dir, listeners=[progress]))
-    return record, told
+    kept, _ = train_serial(run_dir, save="record", listeners=[progress], **changes)
+    return kept, told
 
 
 @pytest.mark.parametrize(
@@ -111,7 +105,7 @@ def test_the_clock_is_measured_on_copies() -> None:
     calls: dict[int, int] = {}
     listener = Noting()
 
-    seconds = seconds_per_execution([listener], done=12, through=through_keras)
+    seconds = seconds_per_execution([listener], done=12)
 
     assert seconds > 0
     assert listener.noted == [7]

@@ -59,9 +59,12 @@ def test_blocks_join_to_the_batch() -> None:
     """Predictions of all replicas, one after the other, are those of the batch."""
     x = RNG.normal(size=(7, 2))
 
-    parts = [block(tf.constant(x), r, 3).numpy() for r in range(3)]
+    parts = [block(tf.constant(x), r, 3) for r in range(3)]
 
-    assert (np.concatenate(parts) == x).all()
+    assert [rows for _, rows in parts] == [2, 2, 3]
+    assert (np.concatenate([own.numpy() for own, _ in parts]) == x).all()
+    (own, rows), _ = (block(tf.constant(x[:1]), r, 2) for r in range(2))
+    assert (own.shape, rows) == ((1, 2), 0)  # some kernels take no empty batch
 
 
 @pytest.mark.parametrize("size", [2, 3])

@@ -10,15 +10,14 @@ import pytest
 
 import ringside.script
 from backends import make_backend
-from ringside_core.keras import get_weights, seed_weights, tf
+from ringside.probe import fit_of
+from ringside_core.keras import KERAS, get_weights, tf
 from ringside_core.seeds import seed_script
 from ringside_core.specs import RecordInProgress, RefusalError, Surroundings
-from ringside_core.workloads.script import fit_of, run
-from ringside_core.workloads.workload import Workload
-from tests.training.test_trainer import serial_spec
-from trainers.authors_fit import train_call
+from ringside_core.workloads.script import run
+from tests.training.momentum import spec_of
+from trainers.fit import train_call
 from trainers.fit_call import fit_call
-from trainers.prepare import prepare
 from trainers.step import Steps
 
 BEGIN = """
@@ -85,20 +84,6 @@ def test_the_seeds_of_a_script_are_its_data_s(tmp_path: Path) -> None:
         np.testing.assert_array_equal(drawn, np.random.RandomState(3).random((20, 1)))
 
 
-def test_a_script_without_seeds_draws_the_same_again(tmp_path: Path) -> None:
-    """In each process, whatever draws."""
-    before = "x = np.random.random((20, 3)) + random.random() + float(tf.random.uniform([]))\n"
-    below = "y = np.random.random((20, 1))\n"
-    path = script(tmp_path, BEGIN, "import random\n", before, BUILD, below, FIT)
-
-    first = fit_of(path)
-    tf.random.uniform([3])
-    again = fit_of(path)
-
-    for name in ("x", "y"):
-        np.testing.assert_array_equal(first.arguments[name], again.arguments[name])
-
-
 def test_layers_without_a_name_are_called_the_same_again(tmp_path: Path) -> None:
     """Counted on, the second run's would be an author's own: keras.io's recogniser of speech."""
     build = BUILD.replace(
@@ -119,7 +104,7 @@ def test_a_scope_seeds_what_its_author_has_not(seeded: bool) -> None:
         seed_script()
         if seeded:
             tf.keras.utils.set_random_seed(3)
-        seed_weights(seed, also_if_seeded=False)
+        KERAS.seed_weights(seed)
         drawn.append(tf.keras.layers.Dense(4, kernel_initializer="glorot_uniform"))
         drawn[-1].build((None, 4))
 
@@ -160,23 +145,6 @@ def test_the_numbers_that_a_skipped_fit_lacks_are_told_of_only_there(tmp_path: P
     with pytest.raises(RefusalError, match="exit code 3") as told:
         fit_of(script(tmp_path, BEGIN, BUILD, "sys.exit(3)\n", FIT))
     assert "has no numbers" not in str(told.value)
-
-
-def test_a_model_of_one_size_of_batch_is_told(tmp_path: Path) -> None:
-    """Keras would train it; replicas get parts of a batch."""
-
-    def model() -> Any:
-        of_four = tf.keras.layers.Lambda(lambda x: tf.reshape(tf.reshape(x, [12]), [4, 3]))
-        return tf.keras.Sequential([tf.keras.Input((3,)), of_four, tf.keras.layers.Dense(1)])
-
-    workload = Workload("fixed", model, (rows(8), rows(8)[:, :1]), loss="mse", optimizer="sgd")
-    spec = serial_spec(global_batch=4)
-
-    with (
-        make_backend(spec, Surroundings()) as backend,
-        pytest.raises(RefusalError, match=r"any number of examples.*12.*from the batch"),
-    ):
-        prepare(RecordInProgress.begun(spec), workload, backend, run_dir=tmp_path)
 
 
 def test_keras_puts_no_lines_of_its_own_around_a_refusal() -> None:
@@ -230,7 +198,7 @@ def test_a_model_that_is_made_outside_of_the_scope_is_told(
     """Where a strategy trains it."""
     session = SimpleNamespace(
         backend=tf.distribute.OneDeviceStrategy("/cpu:0"),  # it has a scope
-        record=RecordInProgress.begun(serial_spec()),
+        record=RecordInProgress.begun(spec_of()),
         steps=SimpleNamespace(take=lambda model: None),
     )
     monkeypatch.setattr(ringside.script, "_session", session)
@@ -308,7 +276,7 @@ def test_data_without_a_batch_are_told(tmp_path: Path, known: bool) -> None:
     empty = (
         data.batch(4, drop_remainder=True) if known else data.filter(lambda x, y: False).batch(2)
     )
-    spec = serial_spec(global_batch=4, save="record")
+    spec = spec_of(global_batch=4, save="record")
 
     with (
         make_backend(spec, Surroundings()) as backend,

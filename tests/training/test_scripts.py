@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -37,31 +36,13 @@ def launched(spec: RunSpec, folder: Path) -> Execution:
     return execute(make_plan(spec, run_dir=folder), deadline_s=120.0)
 
 
-def plain_fit(model: Any, *data: Any, **arguments: Any) -> Any:
-    """`Model.fit`; of a step function, a loop."""
-    from ringside_core.keras import tf
-
-    if isinstance(model, tf.keras.Model):
-        return model.fit(*data, **arguments)
-    history, size = tf.keras.callbacks.History(), arguments["batch_size"]
-    history.on_train_begin()
-    seen = next(one for one in model.model().metrics if one.name == "seen")
-    for epoch in range(arguments["epochs"]):
-        seen.reset_state()
-        for first in range(0, len(data[0]), size):
-            said = model(*(one[first : first + size] for one in data))
-        history.epoch.append(epoch)
-        history.history.setdefault("seen", []).append(float(said["seen"]))
-    return history
-
-
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Numbers]:
     """What plain Keras makes of the script."""
     from ringside_core.keras import tf
 
     tf.keras.backend.set_floatx("float64")
-    yield trained(nullcontext, plain_fit, tmp_path_factory.mktemp("plain"))
+    yield trained(nullcontext, tf.keras.Model.fit, tmp_path_factory.mktemp("plain"))
     tf.keras.backend.set_floatx("float32")
 
 
@@ -89,17 +70,12 @@ def test_it_trains_as_model_fit_does(folder: Path, plain: Numbers, program: str)
             np.testing.assert_allclose(found[key], value, rtol=1e-9, atol=1e-10, err_msg=key)
 
 
-def test_the_decisions_are_some(plain: Numbers) -> None:
-    """The training stops before its time, and its rate is reduced."""
-    assert len(plain["decided epochs"]) < EPOCHS
-    rates = plain["decided lr"]
-    assert (rates[1:] < 0.9 * rates[:-1]).any()
-
-
 def test_files_of_callbacks_are_written_once(folder: Path, plain: Numbers) -> None:
     """A line of the log for each epoch; the checkpoint holds the best weights, and loads alone."""
     from ringside_core.keras import tf
 
+    assert len(plain["decided epochs"]) < EPOCHS
+    assert (plain["decided lr"][1:] < 0.9 * plain["decided lr"][:-1]).any()
     lines = (folder / "log.csv").read_text().splitlines()
     assert len(lines) == 1 + len(plain["decided epochs"])
     for number, weight in enumerate(
@@ -110,7 +86,7 @@ def test_files_of_callbacks_are_written_once(folder: Path, plain: Numbers) -> No
 
 def test_every_training_has_a_record(folder: Path) -> None:
     """The first one where the launcher looks, later ones beside it."""
-    expected = {".", *(f"fit-{number}" for number in range(2, 24))}
+    expected = {".", "fit-2"}
 
     assert {str(p.parent.parent.relative_to(folder)) for p in folder.rglob("records/*.json")} == (
         expected

@@ -10,8 +10,8 @@ from backends import make_backend
 from ringside_core.keras import optimizers_of, tf
 from ringside_core.specs import RefusalError, Surroundings
 from ringside_core.workloads.step import step
-from tests.training.test_trainer import serial_spec
-from trainers.authors_fit import make_variables
+from tests.training.momentum import spec_of
+from trainers.fit import make_variables
 from trainers.fit_call import fit_call
 from trainers.step import Steps
 
@@ -89,7 +89,7 @@ def test_models_that_a_step_calls_are_built_from_the_data_and_nothing_is_run() -
 
     call = fit_call(train_step, x, x[:, :1])
     model = call.model
-    with make_backend(serial_spec(), Surroundings()) as backend:
+    with make_backend(spec_of(), Surroundings()) as backend:
         Steps(backend).take(model)
         make_variables(call)
 

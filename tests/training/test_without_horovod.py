@@ -1,7 +1,6 @@
 """A program that still reduces by Horovod is refused before anything is trained, by every door."""
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +8,11 @@ import numpy as np
 import pytest
 
 from backends.horovod_ring import import_horovod
+from ringside.probe import fit_of
 from ringside_core.keras import tf
 from ringside_core.specs import RefusalError
-from ringside_core.workloads.script import fit_of
 from ringside_core.workloads.without_horovod import without_reductions
-from ringside_core.workloads.workload import Workload
-from trainers.authors_fit import make_variables
-from trainers.callbacks import Callbacks
+from trainers.fit import make_variables
 from trainers.fit_call import fit_call
 
 X, Y = np.ones((4, 2), np.float32), np.ones((4, 1), np.float32)
@@ -47,25 +44,6 @@ def test_a_script_s_optimizer_and_callbacks() -> None:
 
     assert "SGD in hvd.DistributedOptimizer, BroadcastGlobalVariablesCallback" in str(told.value)
     assert "docs/own-model.md" in str(told.value)
-
-
-@pytest.mark.filterwarnings("ignore:`layer.updates` will be removed")  # Horovod reads it
-def test_a_workload_s_optimizer_callbacks_and_layers() -> None:
-    """Given to the workload, or within the model that it builds."""
-    import_horovod()
-    import horovod.tensorflow as hvd
-
-    callback = import_horovod().callbacks.MetricAverageCallback()
-    refused: list[Callable[[], Any]] = [
-        lambda: Workload("own", network, (X, Y), loss="mse", optimizer=wrapped).optimizer(),
-        lambda: Workload("own", lambda: compiled(wrapped()), (X, Y)),
-        lambda: Workload("own", lambda: compiled("sgd", hvd.SyncBatchNormalization()), (X, Y)),
-        lambda: Workload("own", lambda: compiled("sgd"), (X, Y), callbacks=[callback]),
-        lambda: Callbacks([callback]),  # a function has made them
-    ]
-    for attempt in refused:
-        with pytest.raises(RefusalError, match="must leave Horovod's reductions out"):
-            attempt()
 
 
 REDUCING = """

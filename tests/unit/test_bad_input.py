@@ -107,13 +107,6 @@ def test_train_refuses_its_surroundings(
         (["compare", "--replicas", "x"], "whole numbers"),
         (["launch", "--hostfile", "nowhere"], "readable text file"),
         (["launch", "--restarts", "1", "--save", "record"], "needs checkpoints"),
-        (
-            [
-                *("launch", "--backend", "horovod", "--replicas", "2"),
-                *("--restarts", "1", "-o", "backward_passes_per_step=2"),
-            ],
-            "cannot resume with gradients that Horovod accumulated",
-        ),
         (["report", "nowhere"], "nowhere/results.json"),
         (["report", "nowhere", "elsewhere"], "nowhere/results.json"),
         (["report", "a", "b", "c"], "unexpected extra argument"),

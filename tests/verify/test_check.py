@@ -67,7 +67,7 @@ def run_of(workload: str, global_batch: int) -> RunSpec:
 def test_it_says_what_verify_will_find(
     tmp_path: Path, layer: str, loss: str, certified: bool, words: str
 ) -> None:
-    """Seven rows in batches of four; what stands in the way of a certificate is told."""
+    """Seven rows in batches of four; what stands in the way of a certificate is said."""
     spec = spec_of(tmp_path, layer, loss)
     lines, passed = _checked(Console(), spec)
 

@@ -71,7 +71,7 @@ def fit(
         return train_call(call, record, _steps, run_dir=Path(), number=1)
     finally:
         found = [epoch.ledger for epoch in record.epochs if epoch.ledger is not None]
-        _ledger.extend((ledger.count, ledger.id_hash) for ledger in found)
+        _ledger.extend((ledger.rows, ledger.hash) for ledger in found)
 
 
 def ledger() -> list[Any]:

@@ -60,8 +60,8 @@ def test_each_backend_at_each_size_with_the_reference() -> None:
         ("mirrored", "0", "at least 1"),
         ("mirrored", "two", "at least 1"),
         ("mirrored", "²", "at least 1"),  # a digit to Python, and no number
-        ("horovod:prefetch=2:prefetch=3", "1", "prefetch=2 and prefetch=3"),
-        ("serial:prefetch=some", "1", r"serial:prefetch=some: prefetch: .*'some'"),
+        ("horovod:keras=2:keras=3", "1", "keras=2 and keras=3"),
+        ("serial:keras=some", "1", r"serial:keras=some: keras: .*'some'"),
         ("horovod:cycle_time_ms=0", "1", r"horovod:cycle_time_ms=0: cycle_time_ms: "),
     ],
 )
@@ -74,16 +74,20 @@ def test_a_wrong_list_is_refused(backends: str, replicas: str, words: str) -> No
 @pytest.mark.parametrize(
     ("backends", "flags", "twice"),
     [
-        ("serial:prefetch=2", {}, "serial ×1 and serial:prefetch=2 ×1"),
+        ("serial:keras=2", {}, "serial ×1 and serial:keras=2 ×1"),
         ("mirrored,mirrored", {}, "mirrored ×2 and mirrored ×2"),
-        ("mirrored:prefetch=4,mirrored:prefetch=04", {}, "prefetch=4 ×2 and mirrored:prefetch=04"),
+        (
+            "mirrored:steps_per_execution=4,mirrored:steps_per_execution=04",
+            {},
+            "steps_per_execution=4 ×2 and mirrored:steps_per_execution=04",
+        ),
         ("horovod,horovod:compression=none", {}, "horovod ×2 and horovod:compression=none ×2"),
         (
             "mirrored,mirrored:intra_op_threads=1",
             {"intra_op_threads": 1},
             "mirrored ×2 and mirrored:intra_op_threads=1 ×2",
         ),
-        ("serial:prefetch=2", {"prefetch": 3}, ""),
+        ("serial:steps_per_execution=2", {"steps_per_execution": 3}, ""),
     ],
 )
 def test_a_setting_that_all_have_anyway_makes_no_arm(
@@ -125,16 +129,16 @@ def test_every_replica_gets_the_same_cores_and_threads() -> None:
 def test_settings_stand_in_the_name() -> None:
     """An option of the backend is one; every other name is a setting, and reaches the run."""
     shared = shared_of(intra_op_threads=1)
-    text = "horovod:cycle_time_ms=0.5:steps_per_execution=10:jit_compile=true:prefetch=7"
+    text = "horovod:cycle_time_ms=0.5:steps_per_execution=10:jit_compile=true"
     more = "inter_op_threads=3:intra_op_threads=2:keras=3:policy=mixed_bfloat16"
     arm = parse_arms(f"{text}:{more}", "2")[1]
 
     spec = shared.spec_of(arm)
 
     assert spec.options == HorovodOptions(cycle_time_ms=0.5)
-    assert (spec.steps_per_execution, spec.jit_compile, spec.pipeline.prefetch) == (10, True, 7)
+    assert (spec.steps_per_execution, spec.jit_compile) == (10, True)
     assert (spec.resources.inter_op_threads, spec.resources.intra_op_threads) == (3, 2)
-    assert (spec.keras, spec.trained_by, spec.policy) == (3, "loop", "mixed_bfloat16")
+    assert (spec.keras, spec.policy) == (3, "mixed_bfloat16")
 
 
 def test_weak_scaling_keeps_the_batch_of_a_replica() -> None:

@@ -22,7 +22,7 @@ from tests.unit.compare.made import SHARED, comparison_of
         (["--trials", "4"], "Add --tuned."),
         (["--deadline", "inf"], "not a number of seconds"),
         (["--deadline", "nan"], "--deadline"),
-        (["--backends", "serial:prefetch=3", "--prefetch", "3"], "must not be the same run"),
+        (["--backends", "serial:jit_compile=false"], "must not be the same run"),
         (["--tuned", "--trials", "1"], "greater than or equal to 2"),
         (["--scaling", "strange"], "'strong', 'weak'"),
         (["--backends", "serial:servers=2"], "Settings of any arm:"),

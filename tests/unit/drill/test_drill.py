@@ -12,7 +12,7 @@ import pytest
 
 import ringside.cli.main
 from launch import Plan, make_plan
-from ringside.cli.drill import page_of
+from ringside.cli.drill import page_of, saving
 from ringside.drill.cells import Cell, Drill
 from ringside.drill.drill import between_checkpoints
 from ringside.drill.faults import FAULTS, obstacle, victim
@@ -34,6 +34,7 @@ from tests.unit.stats.factory import epoch, record, spec_of
 
 LOST = Outcome(kind="failed", reason="rank-1 was killed", error_class="ProcessDied")
 DONE = Outcome(kind="completed")
+PS = "parameter_server"
 
 
 def planned(backend: str, tmp_path: Path) -> tuple[RunSpec, Plan]:
@@ -97,6 +98,13 @@ def test_a_fault_comes_between_two_checkpoints(
     assert between_checkpoints(spec, updates, of_epoch) == after
 
 
+def test_asynchronous_workers_are_saved_at_the_end_of_an_epoch() -> None:
+    """They have no checkpoints within one."""
+    every = {name: saving(spec_of(name, 2), 4).checkpoint_steps for name in ("horovod", PS)}
+
+    assert every == {"horovod": 4, PS: None}
+
+
 def test_a_run_that_is_too_short_is_refused() -> None:
     """Every update is followed by a checkpoint, or by the end."""
     spec = spec_of("serial")
@@ -108,7 +116,7 @@ def test_a_run_that_is_too_short_is_refused() -> None:
 def left_by(folder: Path, fed: str, weight: float, outcome: Outcome = DONE) -> Path:
     """What a run leaves: a record with an epoch for each hash of its rows, and a checkpoint."""
     (folder / "records").mkdir(parents=True)
-    ledgers = [LedgerDigest(count=4, id_sum=0, id_hash=one, of_rows=True) for one in fed]
+    ledgers = [LedgerDigest(rows=4, hash=one) for one in fed]
     made = record(spec_of("serial"), [epoch(1.0, ledger=one) for one in ledgers], outcome=outcome)
     (folder / "records" / "rank-0.json").write_text(made.to_json())
     np.savez(folder / CHECKPOINT, a=np.array([weight, 4.0]), b=np.array([0.0]), n=np.array([7]))
@@ -130,7 +138,7 @@ def test_rows_are_compared_epoch_by_epoch(
 
 def test_weights_are_compared_as_a_share_of_their_array(tmp_path: Path) -> None:
     """What is no number, or not there, is not 0."""
-    whole = left_by(tmp_path / "whole", [], 1.0)
+    whole = left_by(tmp_path / "whole", "", 1.0)
 
     assert deviation(left_by(tmp_path / "same", "", 1.0), whole) == 0.0
     assert deviation(left_by(tmp_path / "off", "", 1.5), whole) == 0.5 / 4
@@ -140,7 +148,7 @@ def test_weights_are_compared_as_a_share_of_their_array(tmp_path: Path) -> None:
 
 def test_a_damaged_checkpoint_is_known_as_one(tmp_path: Path) -> None:
     """The bytes change where arrays are, and the archive says so."""
-    file = left_by(tmp_path / "run", [], 1.0) / CHECKPOINT
+    file = left_by(tmp_path / "run", "", 1.0) / CHECKPOINT
     before = file.read_bytes()
 
     damage(file)

@@ -204,10 +204,10 @@ def test_steps_are_relative_to_their_run(made_epoch: EpochRecord, shares: list[f
 
 
 def test_steps_of_a_live_run_are_those_that_count() -> None:
-    """Update k takes k ms. Blocks after the first epoch count, without their first 4 + 2."""
+    """Update k takes k ms. Blocks after the first epoch count, without their first 6."""
     counted = np.array([*range(47, 51), *range(57, 91)])
 
-    assert relative_steps(live_run(prefetch=2)) == pytest.approx(counted / counted.mean())
+    assert relative_steps(live_run()) == pytest.approx(counted / counted.mean())
 
 
 def test_steps_of_an_accelerator_are_not_known() -> None:

@@ -177,7 +177,11 @@ def _trials(default: Arm, tuned: Arm, random: Any) -> tuple[Trial, ...]:
     tried = (
         (default, TUNED[2] / 1.08, False),
         (tuned, TUNED[2], True),
-        (default.replace(label="prefetch", settings=Settings(prefetch=4)), TUNED[2] / 1.07, False),
+        (
+            default.replace(label="threads", settings=Settings(inter_op_threads=4)),
+            TUNED[2] / 1.07,
+            False,
+        ),
     )
     broken = Outcome(kind="failed", error_class="ValueError", reason="XLA cannot compile it.")
     compiled = default.replace(label="compiled", settings=Settings(jit_compile=True))

@@ -126,7 +126,7 @@ def test_hint_of_a_ledger_comes_before_all_that_follows_from_it() -> None:
     ledger = answered("training ledger", passed=False, finding="example 7 was never fed")
     one = judged(deviation(0.2, 1)).replace(checks=(parity("float64", deviation(0.2, 1)), ledger))
 
-    assert "hint: training ledger: other examples were fed or counted" in explain(one)
+    assert "hint: training ledger: other rows were trained" in explain(one)
 
 
 def test_no_hint_where_nothing_is_wrong_or_known() -> None:

@@ -26,8 +26,8 @@ def test_what_was_not_checked_is_not_covered() -> None:
     """The certificate of an earlier version says so."""
     assert with_checks("horovod") == (
         "Covers the first 20 updates in float64, which rows are trained, in which order, that each "
-        "gradient counts once. Not covered: each one by itself in float32; a run that nobody "
-        "watches; going on from a checkpoint; evaluation; a fault that the reference has too; "
+        "gradient counts once. Not covered: each one by itself in float32; a run that is not "
+        "watched; going on from a checkpoint; evaluation; a fault that the reference has too; "
         "updates after the first 20, but that losses of all epochs agree in a comparison; networks "
         "between hosts; speed."
     )
@@ -70,19 +70,19 @@ def test_half_precision_is_said() -> None:
     assert "how a loss scale changes" in line.partition("Not covered")[2]
 
 
-@pytest.mark.parametrize(("let_off", "said"), [(0.1, False), (20.0, True)])
-def test_what_rounding_hides_in_single_updates_is_said(let_off: float, said: bool) -> None:
-    """They passed, and with so much let off that says little of weights."""
+@pytest.mark.parametrize(("hidden", "said"), [(0.1, False), (20.0, True)])
+def test_what_rounding_hides_in_single_updates_is_said(hidden: float, said: bool) -> None:
+    """They passed, and with so much hidden that it says little of weights."""
     one = certificate(arm_of("horovod", 2), by_design=())
     by_step = (deviation(0.0, 20),)
-    single = answered("float32 single updates").replace(by_step=by_step, let_off=let_off)
+    single = answered("float32 single updates").replace(by_step=by_step, hidden=hidden)
     line = one.replace(checks=(*one.checks, single)).coverage
 
-    hidden = (
-        "weights after each one by itself in float32, where rounding lets off 2,000 % of the "
+    where = (
+        "weights after each one by itself in float32, where rounding hides 2,000 % of the "
         "largest update"
     )
-    assert (hidden in line.partition("Not covered")[2]) == said
+    assert (where in line.partition("Not covered")[2]) == said
     assert ("each one by itself in float32, but for weights" in line) == said
 
 

@@ -184,7 +184,6 @@ def test_an_epoch_has_a_time_for_each_step() -> None:
             end_since_process_start_s=2,
             train={},
             validation={},
-            validation_examples=1,
         )
 
 

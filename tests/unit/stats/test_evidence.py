@@ -6,7 +6,7 @@ from ringside.stats.evidence import Answer, replicas_equal, same_rows, worst
 from ringside_core.specs import LedgerDigest, Outcome
 from tests.unit.stats.factory import arm_of, epoch, record, run_of, spec_of
 
-ROWS = LedgerDigest(count=20, id_sum=0, id_hash="1" * 16, of_rows=True)
+ROWS = LedgerDigest(rows=20, hash="1" * 16)
 OTHERS = ROWS.replace(id_hash="2" * 16)
 
 

@@ -235,7 +235,7 @@ def test_run_on_several_hosts_needs_the_certified_one_among_them() -> None:
 def test_arm_that_did_other_work_is_not_comparable() -> None:
     """A certificate does not excuse the runs themselves."""
     arms = [arm_of(name) for name in ("serial", "one_device", "horovod")]
-    other = LedgerDigest(count=100, id_sum=0, id_hash="0" * 16, of_rows=True)
+    other = LedgerDigest(rows=100, hash="0" * 16)
     fed: list[dict[str, Any]] = [{}, {}, {"ledger": other}]
     runs = [
         run_of(arm, [record(spec_of(arm.backend), [epoch(1.0, **rows)] * 2)])

@@ -134,7 +134,7 @@ def test_missing_updates_and_processes_fail() -> None:
 
 
 @pytest.mark.parametrize(("times", "passed"), [(9.0, True), (11.0, False)])
-def test_ten_times_what_rounding_does_is_let_off(times: float, passed: bool) -> None:
+def test_ten_times_what_rounding_does_is_allowed_for(times: float, passed: bool) -> None:
     """By kind, in float32."""
     rounded, arm, by = trace(), trace(), 1e-3
     grow(rounded.weights["000 dense/kernel"], (STEPS, 0), by)
@@ -158,7 +158,7 @@ def test_ten_times_what_rounding_does_is_let_off(times: float, passed: bool) -> 
         (1e-5, 1.0, STEPS, False),
     ],
 )
-def test_a_program_that_amplifies_rounding_is_let_off_it_in_float64(
+def test_rounding_that_grows_is_allowed_for_in_float64(
     rounding: float, times: float, step: int, passed: bool
 ) -> None:
     """Up to that update. The number itself is told. More than float32 would round shows nothing."""

@@ -72,10 +72,10 @@ def test_large_statistics_hide_no_gradient_in_half_precision() -> None:
     assert single_updates({"a": reference}, reference, exact, precision="float32").passed
 
 
-def test_rounding_may_not_let_off_an_update() -> None:
+def test_rounding_may_not_hide_an_update() -> None:
     """Where nothing is proved in float64: else a fault as large as the noise would be certified.
 
-    With that proof, the check says how much it lets off.
+    With that proof, the check says how much it hides.
     """
     reference, rounded = sgd(right), sgd(right)
     rounded.weights[KERNEL] = rounded.weights[KERNEL] + np.float32(5 * RATE)
@@ -84,7 +84,7 @@ def test_rounding_may_not_let_off_an_update() -> None:
     asked = {"a": reference}
     check = single_updates(asked, reference, rounded, precision="float32")
     assert check.passed
-    assert check.let_off == pytest.approx(10 * 5 * RATE / largest, rel=1e-2)
+    assert check.hidden == pytest.approx(10 * 5 * RATE / largest, rel=1e-2)
     check = single_updates(asked, reference, rounded, precision="float32", alone=True)
     assert not check.passed
     assert "float32 shows nothing" in check.finding
@@ -170,7 +170,7 @@ def test_an_update_that_amplifies_rounding_is_allowed_for(times: float, passes: 
 
 
 @pytest.mark.parametrize(("bits", "passes"), [(16, True), (32, False)])
-def test_in_16_bits_predictions_are_let_off_their_noise(bits: int, passes: bool) -> None:
+def test_in_16_bits_predictions_may_be_off_by_their_noise(bits: int, passes: bool) -> None:
     """Ten times the distance from float64, and no more; a metric is left to float64."""
     reference, exact, arm = trace(), trace(), trace()
     reference.meta["bits"] = bits
@@ -234,7 +234,7 @@ def test_a_free_run_is_judged_by_what_it_changes() -> None:
         (2e-5, 0.0, STEPS, False),  # a hundred times that is more than a tenth of an update
     ],
 )
-def test_a_free_run_is_let_off_what_rounding_does_up_to_an_update(
+def test_a_free_run_may_be_off_by_what_rounding_does_up_to_an_update(
     rounding: float, times: float, step: int, passed: bool
 ) -> None:
     """Where a program amplifies it; if that is much, nothing can be said."""

@@ -1,4 +1,4 @@
-"""Functions that a person names: what is missing is called by what it was to be."""
+"""Functions that a person names: what is missing is said."""
 
 import sys
 from pathlib import Path
@@ -12,17 +12,17 @@ from ringside_core.workloads.registry import load_function
 @pytest.mark.parametrize(
     ("reference", "words"),
     [
-        ("nowhere.py:odd", "The filter's file must exist"),
-        ("nowhere.at_all:odd", "The filter's module must be importable"),
+        ("nowhere.py:odd", "The workload's file must exist"),
+        ("nowhere.at_all:odd", "The workload's module must be importable"),
     ],
 )
-def test_a_missing_filter_is_called_a_filter(reference: str, words: str) -> None:
-    """It is not called a workload."""
+def test_what_is_missing_is_named(reference: str, words: str) -> None:
+    """A file, or a module."""
     with pytest.raises(RefusalError, match=words):
-        load_function(reference, what="filter")
+        load_function(reference, what="workload")
 
 
-FACE = "from ringside import Workload, QualityTarget, StreamSource, tf"
+FACE = "from ringside import Workload, QualityTarget, tf"
 
 
 @pytest.fixture(autouse=True)

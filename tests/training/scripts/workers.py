@@ -1,15 +1,20 @@
-"""Started in place of Ringside's train.py: what workers make of models, beside plain Keras."""
+"""Trainings by workers of parameter servers, beside plain Keras.
 
+`python workers.py numbers.npz fitted|plain|counted` writes what came of them.
+"""
+
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ringside_core.specs import RefusalError, RunSpec
-from tests.training.answering import Answer, answering
+import ringside
+from ringside_core.keras import tf
+from ringside_core.specs import RefusalError
 
+Answer = dict[str, Any]
 ROWS, FEATURES = 23, 3
 
 
@@ -21,8 +26,6 @@ def numbers(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _model(**compiled: Any) -> Any:
-    from ringside_core.keras import tf
-
     class Own(tf.keras.Model):
         """A step whose number is of its last batch, and a penalty."""
 
@@ -59,8 +62,6 @@ def _weighted() -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _dataset() -> tuple[dict[str, Any], dict[str, Any]]:
-    from ringside_core.keras import tf
-
     table = tf.lookup.KeyValueTensorInitializer(tf.constant([0, 1]), tf.constant([1, 0]))
     others = tf.lookup.StaticHashTable(table, 0)
     scale = tf.Variable(np.full(FEATURES, 0.5))
@@ -76,15 +77,11 @@ def _dataset() -> tuple[dict[str, Any], dict[str, Any]]:
 
 def _steps() -> tuple[dict[str, Any], dict[str, Any]]:
     """Calls of two updates; the last of an epoch is of one."""
-    from ringside_core.keras import tf
-
     data = tf.data.Dataset.from_tensor_slices(numbers(0)).shuffle(9).repeat().batch(5)
     return {"steps_per_execution": 2}, {"x": data, "epochs": 3, "steps_per_epoch": 3}
 
 
 def _own() -> tuple[dict[str, Any], dict[str, Any]]:
-    from ringside_core.keras import tf
-
     data = tf.data.Dataset.from_tensor_slices(numbers(0)).batch(5)
     return {"own": True}, {"x": data, "epochs": 2}
 
@@ -98,64 +95,56 @@ PROGRAMS: dict[str, Callable[[], tuple[dict[str, Any], dict[str, Any]]]] = {
 }
 
 
-def _trained(name: str, scope: Any, fit: Callable[..., Any], take: Callable[..., Any]) -> Answer:
-    from ringside_core.keras import tf
+class Heard(tf.keras.callbacks.Callback):
+    """Notes the numbers of batches and epochs."""
 
-    class Heard(tf.keras.callbacks.Callback):
-        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-            heard.append(batch)
+    def __init__(self) -> None:
+        super().__init__()
+        self.heard: list[int] = []
 
-        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-            heard.append(-1 - epoch)
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self.heard.append(batch)
 
-    tf.keras.backend.clear_session()
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self.heard.append(-1 - epoch)
+
+
+def trained(name: str, scope: Callable[[], Any], fit: Callable[..., Any]) -> Answer:
+    """What a program makes of a model."""
     tf.keras.utils.set_random_seed(11)
-    heard: list[int] = []
     x, y, _ = numbers(2)
     compiled, arguments = PROGRAMS[name]()
-    with scope:
+    with scope():
         model = _model(**compiled)
-    take(model)
-    if "own" not in compiled:  # Keras makes metrics in the first step
-        before = model.evaluate(x, y, batch_size=9, verbose=0)
-    history = fit(model, {**arguments, "verbose": 0}, callbacks=[Heard()])
-    found: Answer = {f"history {key}": value for key, value in history.history.items()}
+    evaluates = "own" not in compiled  # Keras makes metrics in the first step
+    found: Answer = {"predicted before": model.predict(x, batch_size=9, verbose=0)}
+    if evaluates:
+        found["before"] = model.evaluate(x, y, batch_size=9, verbose=0)
+    heard = Heard()
+    history = fit(model, **arguments, verbose=0, callbacks=[heard])
+    found |= {f"history {key}": value for key, value in history.history.items()}
     found |= {f"weights {i}": value for i, value in enumerate(model.get_weights())}
-    found |= {"heard": heard, "epochs": history.epoch}
+    found |= {"heard": heard.heard, "epochs": history.epoch}
     found["iterations"] = int(model.optimizer.iterations)
-    if "own" not in compiled:
-        found |= {"before": before, "after": model.evaluate(x, y, batch_size=9, verbose=0)}
+    if evaluates:
+        found["after"] = model.evaluate(x, y, batch_size=9, verbose=0)
     return found | {"predicted": model.predict(x, batch_size=9, verbose=0)}
 
 
-def _evaluated(backend: Any) -> Answer:
-    """The same weights on the coordinator, after workers have trained them, and in plain Keras."""
-    from trainers.workers import fit_by_workers
-
-    x, y, weight = numbers(2)
-    with backend.scope():
-        model = _model()
-    fit_by_workers(backend, model, {**_arrays()[1], "verbose": 0})
-    plain = _model()
-    plain.set_weights(model.get_weights())
-    found = {}
-    for name, each in {"workers": model, "plain": plain}.items():
-        arguments = {"batch_size": 9, "verbose": 0}
-        found[f"evaluated {name}"] = each.evaluate(x, y, sample_weight=weight, **arguments)
-        found[f"predicted {name}"] = each.predict(x, **arguments)
-    return found
+# Rows, those of a batch, and how they are drawn. Last batches of one row and of W + 1; orders that
+# have no seed.
+COUNTED = [(12, 4, "shuffled"), (9, 4, "ordered"), (11, 4, "ordered"), (9, 3, "whole")]
+COUNTED += [(120, 4, "grouped")]
 
 
-def _counted(backend: Any, count: int, batch: int, drawn: str) -> Answer:
+def counted(count: int, batch: int, drawn: str) -> Answer:
     """How often the gradient of each of `count` rows was applied, ÷ the rows of its update."""
-    from ringside_core.keras import tf
-    from trainers.workers import fit_by_workers
+    tf.random.set_seed(None)
 
     def numbered(i: Any) -> Any:  # some take longer than others before they draw
         work = tf.reduce_sum(tf.random.stateless_uniform([100_000 * (i % 4)], [0, 1]))
         return i, tf.random.uniform([1 + tf.cast(0.0 * work, tf.int32)])[0]
 
-    tf.random.set_seed(None)
     data = tf.data.Dataset.range(count)
     if drawn == "shuffled":
         data = data.shuffle(count)
@@ -170,18 +159,17 @@ def _counted(backend: Any, count: int, batch: int, drawn: str) -> Answer:
     rows = data.batch(batch, drop_remainder=whole).map(
         lambda i: (tf.one_hot(i, count, dtype="float64"), i)
     )
-    with backend.scope():
+    with ringside.scope():
         dense = tf.keras.layers.Dense(1, use_bias=False, kernel_initializer="zeros")
         model = tf.keras.Sequential([tf.keras.Input((count,)), dense])
         model.compile(tf.keras.optimizers.SGD(1.0), lambda _, made: -made[:, 0])
-    history = fit_by_workers(backend, model, {"x": rows, "epochs": 2, "verbose": 0})
+    history = ringside.fit(model, rows, epochs=2, verbose=0)
     applied = model.get_weights()[0][:, 0]
     return {"applied": applied, "updates": history.updates, "rows": history.rows}
 
 
-def _refused(backend: Any) -> Answer:
-    from ringside_core.keras import tf
-    from trainers.workers import fit_by_workers
+def refused() -> Answer:
+    """What workers cannot do, and how it is said; then something that they can."""
 
     class Batches(tf.keras.utils.Sequence):
         def __len__(self) -> int:
@@ -196,7 +184,7 @@ def _refused(backend: Any) -> Answer:
 
     data = tf.data.Dataset.from_tensor_slices(numbers(0)).batch(5)
     in_python = data.map(lambda *p: (tf.numpy_function(lambda x: x, [p[0]], "float64"), *p[1:]))
-    with backend.scope():
+    with ringside.scope():
         there = tf.Variable(1.0, dtype="float64")  # on a server
     asked: dict[str, dict[str, Any]] = {
         "sequence": {"x": Batches()},
@@ -208,42 +196,28 @@ def _refused(backend: Any) -> Answer:
         "short": {"x": data, "steps_per_epoch": 4, "epochs": 2},
         "eager": {"x": data, "run_eagerly": True},
     }
-    found = {}
+    found: Answer = {}
     for name, arguments in asked.items():
-        with backend.scope():
+        with ringside.scope():
             model = _model(run_eagerly=arguments.pop("run_eagerly", False))
         try:
-            fit_by_workers(backend, model, {**arguments, "verbose": 0})
+            ringside.fit(model, **arguments, verbose=0)
         except RefusalError as error:
             found[name] = str(error)
     return found
 
 
-def answer(
-    spec: RunSpec, backend: Any, run_dir: Path, *, programs: list[str], counted: list[Any]
-) -> Iterator[Answer]:
-    """Train by workers, then by plain Keras."""
-    from trainers.workers import fit_by_workers, take
-
-    del spec, run_dir
-
-    def by_workers(model: Any, arguments: dict[str, Any], callbacks: list[Any]) -> Any:
-        return fit_by_workers(backend, model, arguments, callbacks=callbacks)
-
-    def plainly(model: Any, arguments: dict[str, Any], callbacks: list[Any]) -> Any:
-        return model.fit(**arguments, callbacks=callbacks)
-
-    for name in programs:
-        found = _trained(name, backend.scope(), by_workers, lambda model: take(backend, model))
-        plain = _trained(name, nullcontext(), plainly, lambda model: None)
-        yield {f"{name}: workers: {key}": value for key, value in found.items()}
-        yield {f"{name}: plain: {key}": value for key, value in plain.items()}
-    for count, batch, drawn in counted:
-        found = _counted(backend, count, batch, drawn)
-        yield {f"{count} {drawn}: {key}": value for key, value in found.items()}
-    yield {f"evaluated: {key}": value for key, value in _evaluated(backend).items()}
-    yield {f"refused: {key}": value for key, value in _refused(backend).items()}
-
-
 if __name__ == "__main__":
-    answering(answer)
+    kind, results = sys.argv[2], dict[str, Answer]()
+    if kind == "plain":
+        tf.keras.backend.set_floatx("float64")
+        results = {name: trained(name, nullcontext, tf.keras.Model.fit) for name in PROGRAMS}
+    elif kind == "fitted":
+        results = {name: trained(name, ringside.scope, ringside.fit) for name in PROGRAMS}
+        results["refused"] = refused()
+    else:
+        results = {f"{count} {drawn}": counted(count, n, drawn) for count, n, drawn in COUNTED}
+    flat = {
+        f"{head}: {key}": value for head, part in results.items() for key, value in part.items()
+    }
+    np.savez(sys.argv[1], **flat)
