@@ -365,13 +365,13 @@ def updates_counted_twice(backend: Any) -> None:
 # Rows
 
 
-@mistake(FED, "mirrored")
+@mistake(FED, "mirrored", program="momentum")
 def all_rows_everywhere(backend: Any) -> None:
     """Every replica trains the whole batch."""
     _cut(lambda cut, batch, r, size: cut(batch, 0, 1))
 
 
-@mistake(FED, daily="horovod")
+@mistake(FED, program="momentum")
 def rows_one_after_the_other(backend: Any) -> None:
     """A replica gets the next block of rows, and counts it as if it were every second row."""
     from trainers.rows import block
@@ -383,7 +383,7 @@ def rows_one_after_the_other(backend: Any) -> None:
     _cut(blocks)
 
 
-@mistake(FED)
+@mistake(FED, daily="horovod")
 def every_replica_is_the_first(backend: Any) -> None:
     """Every replica trains the rows of the first one."""
     _cut(lambda cut, batch, r, size: cut(batch, 0, size))

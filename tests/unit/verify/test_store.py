@@ -272,7 +272,7 @@ def test_arms_of_two_keras_have_two_references(
     monkeypatch.setattr(certify_arms, "certify", certify)
     arm = certificate().arm
     subjects = [
-        Subject(arm.replace(label=f"{number}"), spec().replace(keras=keras, trained_by="loop"))
+        Subject(arm.replace(label=f"{number}"), spec().replace(keras=keras))
         for number, keras in enumerate((2, 3, 2))
     ]
 
