@@ -137,7 +137,7 @@ class Elastic:
                 alone = topology_for(spec.backend, replicas, Surroundings())
                 fitted = spec.replace(topology=spread(alone, there))
                 slots_used(fitted, there)
-            except RefusalError as error:  # no room
+            except RefusalError as error:  # no room, or other settings do not fit so many
                 why = str(error)
                 continue
             return fitted, there, problems

@@ -91,7 +91,7 @@ def choose_arms(
         few: without any names, only the arms of the default comparison.
 
     Raises:
-        RefusalError: an unknown arm, a batch that the replicas cannot divide, the same run twice,
+        RefusalError: an unknown arm, the same run twice,
             or no room on the hosts.
     """
     named = backends or default_backends(on_hosts=bool(placement.names))

@@ -81,7 +81,7 @@ class Shared(TrainingSpec):
         A hostfile spreads the processes over its hosts.
 
         Raises:
-            RefusalError: a batch that the replicas cannot divide, or settings that do not fit.
+            RefusalError: settings that do not fit.
         """
         own = {name: value for name, value in arm.settings if value is not None}
         shared = {name: getattr(self, name) for name in TrainingSpec.model_fields}

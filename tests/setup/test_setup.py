@@ -132,15 +132,6 @@ def test_refuses_another_python(clone: Path, tools: Path, set_up: SetUp, version
     assert_refused(done, clone, *words)
 
 
-def test_refuses_a_machine_without_python(clone: Path, tools: Path, set_up: SetUp) -> None:
-    """Without such a Python in PATH the line names the package to install."""
-    (tools / "python3.11").unlink()
-
-    done = set_up(clone)
-
-    assert_refused(done, clone, "needs Python 3.11, 3.12 or 3.13; none in PATH", "python3-venv")
-
-
 @pytest.mark.parametrize(
     ("there", "taken"),
     [
@@ -164,18 +155,6 @@ def test_takes_a_python_on_which_the_lock_was_tried(
     assert_refused(done, clone, *words)
 
 
-def test_keeps_the_python_of_the_venv(clone: Path, tools: Path, set_up: SetUp) -> None:
-    """A .venv of Python 3.12 stays one, though a python3.11 is in PATH."""
-    (clone / ".venv" / "bin").mkdir(parents=True)
-    stand_in(tools / "elsewhere", "3.12")
-    (clone / ".venv" / "bin" / "python").symlink_to(tools / "elsewhere")
-
-    done = set_up(clone)
-
-    assert done.returncode == 2
-    assert f"{tools / 'elsewhere'} has no venv module" in done.stderr
-
-
 @pytest.mark.parametrize("tool", TOOLS)
 def test_refuses_a_machine_without_a_compiler(
     clone: Path, tools: Path, set_up: SetUp, tool: str
@@ -186,20 +165,6 @@ def test_refuses_a_machine_without_a_compiler(
     done = set_up(clone)
 
     assert_refused(done, clone, f"no {tool} in PATH", "apt-get install g++ make")
-
-
-def test_passes_over_a_shim_that_yields_no_python(
-    clone: Path, tools: Path, set_up: SetUp, tmp_path: Path
-) -> None:
-    """A version manager's dead python3.11 first in PATH does not hide the real one behind it."""
-    shims = tmp_path / "shims"
-    shims.mkdir()
-    script(shims / "python3.11", "echo 'command not found' >&2; exit 127")
-    (tools / "make").unlink()
-
-    done = set_up(clone, PATH=f"{shims}:{tools}")
-
-    assert_refused(done, clone, "no make in PATH")  # it got past the search for Python
 
 
 def test_remakes_a_half_finished_venv(clone: Path, set_up: SetUp) -> None:

@@ -15,17 +15,15 @@ from benchmarks.starting import start
 from benchmarks.tax import (
     Blocks,
     Pair,
-    Tax,
     Timing,
     TurnsByHand,
     holds,
     plan_by_hand,
     ratio,
-    specs_of,
 )
 from launch.flags import spec_from_flags
 from ringside.stats.figure import Figure, Interval
-from ringside_core.specs import RefusalError, Resources, Surroundings
+from ringside_core.specs import RefusalError, Surroundings
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -115,15 +113,6 @@ def test_the_ratio_of_a_launch_is_robust_and_that_of_all_has_an_interval() -> No
     )
 
 
-def test_an_arm_has_its_own_launches() -> None:
-    """Those of another arm are no part of its ratio."""
-    here, there = timing(*[0.2] * 4), timing(*[0.1] * 4)
-    tax = Tax(1, {}, [pair(here, there), pair(there, here, "y"), pair(here, there)])
-
-    assert ratio(tax.of_arm("x")).value == pytest.approx(0.5)
-    assert ratio(tax.of_arm("x")).n == 2
-
-
 @pytest.mark.parametrize(
     ("low", "high", "word"),
     [
@@ -136,11 +125,6 @@ def test_an_arm_has_its_own_launches() -> None:
 def test_the_limit_is_held_by_the_whole_interval(low: float, high: float, word: str) -> None:
     """Only an interval that lies on one side of 0.98 answers the question."""
     assert holds(Figure(1.0, interval=Interval(low, high), n=5)) == word
-
-
-def test_without_an_interval_nothing_is_said_of_the_limit() -> None:
-    """Two rounds give a value without an interval."""
-    assert holds(Figure(0.9, n=2)) == "cannot tell"
 
 
 @pytest.mark.parametrize(
@@ -163,39 +147,6 @@ def test_a_pair_that_did_not_do_the_same_is_reported(change: dict, why: str) -> 
 
     assert why in found
     assert bool(found) == bool(why)
-
-
-@pytest.mark.parametrize(
-    ("keywords", "received"),
-    [
-        ({"name": "cifar"}, "cifar"),
-        ({"backends": "horovod:compression=fp16"}, "horovod:compression=fp16 ×2"),
-        ({"backends": "multi_worker_mirrored", "keras": 3}, "multi_worker_mirrored ×2"),
-    ],
-)
-def test_what_no_script_does_is_refused(keywords: dict, received: str) -> None:
-    """Another program, options of a backend, and a strategy whose Keras 3 is wrong."""
-    asked = {"name": "digits", "backends": "serial", "replicas": "2", "keras": 2, **keywords}
-
-    with pytest.raises(RefusalError) as refused:
-        specs_of(blocks=BLOCKS, **asked)
-
-    assert refused.value.received == received
-
-
-def test_the_synthetic_benchmark_runs_as_it_is_shipped(tmp_path: Path) -> None:
-    """MobileNetV2 is not pinned on either side and has 16 rows a replica; digits is pinned."""
-    shipped = specs_of("mobilenet", "", "2", 2, BLOCKS)
-    pinned = specs_of("digits", "horovod", "2", 2, BLOCKS)["digits, horovod ×2"]
-    script = plan_by_hand(pinned, "digits", tmp_path)
-
-    assert set(shipped) == {"mobilenet, horovod ×2", "mobilenet, multi_worker_mirrored ×2"}
-    for spec in shipped.values():
-        assert (spec.global_batch, spec.topology.num_processes) == (32, 2)
-        assert spec.resources == Resources()
-    assert pinned.resources.cores_per_replica is not None
-    assert "--cores-per-replica" in script.render()
-    assert "--cores-per-replica 0" not in script.render()
 
 
 @pytest.mark.timeout(20)

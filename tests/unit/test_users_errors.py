@@ -98,12 +98,6 @@ def test_an_error_that_was_caught_is_told_in_one_line(tmp_path: Path) -> None:
     assert of_users(refused) == "RefusalError: A rule. Received: a thing. Do this."
 
 
-def test_without_a_traceback_the_last_lines_are_told() -> None:
-    """Three of them; nothing at all is told too."""
-    assert last_error("a\nb\n\nc\nKilled\n") == "b / c / Killed"
-    assert last_error("\n") == "no output"
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

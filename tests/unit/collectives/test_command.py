@@ -42,21 +42,6 @@ def run(capsys: pytest.CaptureFixture[str], *flags: str) -> tuple[int, str]:
     return code, " ".join((captured.out + captured.err).split())
 
 
-def test_a_toy_does_not_replace_the_measurement(
-    measured: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A whole measurement is kept silently; a small one says why it is not kept."""
-    code, said = run(capsys)
-    kept = find_communication()
-    toy_code, toy_said = run(capsys, "--stacks", "mpi", "--sizes", "4KiB")
-
-    assert (code, toy_code) == (0, 0)
-    assert "not kept" not in said
-    assert measured == [*STACKS, "mpi"]
-    assert "not kept for later comparisons: it is without horovod mpi, " in toy_said
-    assert kept is not None and find_communication() == kept
-
-
 def test_a_line_has_every_figure(
     measured: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -84,21 +84,3 @@ def test_hosts_have_their_own() -> None:
     assert find_communication(("two", "one"), [link(100)], KNOWN) is None
     for changed in (facts(2, "10.0.0.1"), facts(1, "10.0.0.9")):
         assert find_communication(("one", "two"), [link(100)], {**KNOWN, "one": changed}) is None
-
-
-@pytest.mark.parametrize(
-    ("now", "same"),
-    [
-        ([link(109)], True),
-        ([link(111)], False),
-        ([], False),
-        ([link(100), link(100, "two", "one")], False),
-        ([link(100, "two", "one")], False),
-    ],
-)
-def test_links_are_the_same_links(now: list[Link], same: bool) -> None:
-    """The same pairs at the same rates; between hosts without known links nothing is found."""
-    before = of(*every(), hosts=("one", "two"), links=(link(100),))
-    keep(before, KNOWN)
-
-    assert (find_communication(("one", "two"), now, KNOWN) == before) == same

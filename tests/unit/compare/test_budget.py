@@ -1,18 +1,32 @@
-"""When an experiment ends, and what a person may type for that."""
+"""When an experiment ends, what a person may type for that, and how live rounds are divided."""
 
+from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
+from launch import make_plan
 from ringside.compare.budget import (
     State,
     parse_duration,
     parse_width,
     rounds_asked,
-    time_left_s,
     why_end,
 )
-from ringside_core.specs import RefusalError, Rounds
+from ringside.compare.live import (
+    ENOUGH_PASSES,
+    LEAST_BLOCK_S,
+    LEAST_COUNTED,
+    MOST_PASSES,
+    LiveRun,
+    number_of_passes,
+    refuse_without_memory,
+)
+from ringside.stats.rounds import others_share, rounds_used
+from ringside_core.specs import Load, RefusalError, Rounds
+from tests.unit.compare.made import comparison_of
+from tests.unit.stats.factory import record, run_of, spec_of
 
 ASKED = Rounds(least=3, most=100, interval_width=0.05, budget_s=600.0)
 COUNTED = Rounds(least=3, most=6)
@@ -66,13 +80,6 @@ def test_no_precision(text: str, words: str) -> None:
 def test_a_budget_has_a_unit(text: str, seconds: float) -> None:
     """Seconds, minutes and hours, also together."""
     assert parse_duration(text) == seconds
-
-
-@pytest.mark.parametrize("text", ["10", "0s", "m", "10 apples", "-5m", "", "1d", "9" * 400 + "h"])
-def test_no_budget(text: str) -> None:
-    """A number without a unit could be anything."""
-    with pytest.raises(RefusalError, match="Examples: --budget 90s"):
-        parse_duration(text)
 
 
 @pytest.mark.parametrize(
@@ -154,18 +161,54 @@ def test_when_it_ends(asked: Rounds, now: State, words: str) -> None:
     assert bool(why) == bool(words)
 
 
-@pytest.mark.parametrize(
-    ("asked", "now", "seconds"),
-    [
-        (ASKED, state(1), 120.0),
-        (ASKED, state(4, 0.10), 360.0),  # twice too wide: 16 rounds, and the budget ends before
-        (ASKED, state(6, 0.06), 180.0),  # 6 · 1.44 = 8.64
-        (ASKED, state(4, 0.01), 60.0),  # precise, and one round too few to believe it
-        (ASKED, state(1, spent_s=700.0, round_s=700.0), 1400.0),
-        (COUNTED, state(2), 60.0),
-        (COUNTED, state(3, undisturbed=2), 60.0),
-    ],
-)
-def test_time_left(asked: Rounds, now: State, seconds: float) -> None:
-    """Intervals narrow with the root of the rounds; the budget ends it, after the least rounds."""
-    assert time_left_s(asked, now) == pytest.approx(seconds)
+GIB = 2**30
+
+
+def begun(run_dir: Path, *, updates: int, warm: int, update_s: float, **spec: Any) -> LiveRun:
+    """A run that has made its start."""
+    run = LiveRun("made up", make_plan(spec_of("serial", **spec), run_dir=run_dir))
+    run.total, run.warm, run.update_s = updates, warm, update_s
+    return run
+
+
+def test_a_block_lasts_long_enough(tmp_path: Path) -> None:
+    """In the fastest run; a slower one only has longer blocks."""
+    fast = begun(tmp_path / "fast", updates=5100, warm=100, update_s=0.002)
+    slow = begun(tmp_path / "slow", updates=5100, warm=100, update_s=0.02)
+    short = begun(tmp_path / "short", updates=1100, warm=100, update_s=0.002)
+
+    each = LEAST_BLOCK_S / 0.002
+
+    assert number_of_passes([fast]) == number_of_passes([slow, fast]) == 5000 // each
+    assert number_of_passes([short]) == ENOUGH_PASSES
+
+
+def test_every_arm_has_executions_that_count(tmp_path: Path) -> None:
+    """Also one whose executions are many updates."""
+    plain = begun(tmp_path / "plain", updates=1100, warm=100, update_s=0.02)
+    ten = begun(tmp_path / "ten", updates=1100, warm=100, update_s=0.02, steps_per_execution=10)
+
+    assert number_of_passes([plain]) == min(MOST_PASSES, 1000 // (6 + LEAST_COUNTED))
+    assert number_of_passes([plain, ten]) == 1000 // (10 * (6 + LEAST_COUNTED))
+
+
+def test_arms_that_do_not_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message has the number that fits."""
+    free = psutil.virtual_memory()._replace(available=10 * GIB)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: free)
+
+    refuse_without_memory([1, 2, 3, 4], GIB)
+    with pytest.raises(RefusalError, match=r"5 arms.*10240 MiB are free, so 4 arms fit.*--fresh"):
+        refuse_without_memory([3, 3, 3, 3], GIB, begun=1)
+
+
+def test_a_live_round_is_never_left_out() -> None:
+    """What disturbs a pass disturbs all of its arms; how much is still said."""
+    busy = Load(wall_s=10.0, cores=2, others_cpu_s=9.0, steal_cpu_s=1.0)
+    comparison = comparison_of("serial")
+    run = run_of(comparison.arms[0], [record(spec_of("serial"), [])], load=busy)
+    comparison = comparison.replace(live=True, runs=(run,), rounds=1)
+
+    assert rounds_used(comparison).used == (0,)
+    assert not rounds_used(comparison).disturbed
+    assert others_share(comparison) == pytest.approx(10 / 20)

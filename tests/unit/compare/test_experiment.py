@@ -19,7 +19,6 @@ from ringside_core.specs import (
     Outcome,
     RefusalError,
     Rounds,
-    Run,
     RunSpec,
 )
 from tests.unit.compare.made import BASE, Made, comparison_of
@@ -69,13 +68,6 @@ def test_a_disturbed_round_is_made_again_at_the_end(tmp_path: Path) -> None:
     assert "1 more was disturbed" in ended.ended_because
 
 
-def test_not_more_repeats_than_rounds_were_asked_for(tmp_path: Path) -> None:
-    """So a machine that is never quiet cannot keep the experiment going for ever."""
-    ended = made(comparison_of("mirrored"), tmp_path, Made(busy=tuple(range(100))))
-
-    assert ended.rounds == 6
-
-
 @pytest.mark.parametrize(
     ("noise", "rounds", "words"),
     [(0.0005, 5, "at most 5.0 % wide"), (0.2, 7, "would not fit into the budget")],
@@ -108,29 +100,6 @@ def test_an_interrupted_round_is_completed(tmp_path: Path) -> None:
 
     assert first.ran + second.ran == whole.ran
     assert [run.position for run in ended.runs] == list(range(18))
-
-
-def test_a_failed_run_is_a_run(tmp_path: Path) -> None:
-    """It is kept with its outcome, and the other runs go on."""
-    ended = made(comparison_of("mirrored"), tmp_path, Made(fails=("mirrored ×1",)))
-
-    assert [run.outcome.kind for run in ended.runs].count("failed") == 6  # the twin too
-    assert ended.rounds == 3
-
-
-def test_the_observer_hears_of_disturbed_runs(tmp_path: Path) -> None:
-    """It gets the reason at the end of the run."""
-    heard: list[tuple[str, str]] = []
-
-    class Ear(Observer):
-        def end(self, run: Run, disturbed: str) -> None:
-            if disturbed:
-                heard.append((run.arm, disturbed))
-
-    run_rounds(comparison_of("mirrored"), folder=tmp_path, executor=Made(busy=(0,)), observer=Ear())
-
-    assert len(heard) == 1
-    assert "40 %" in heard[0][1]  # 8 s of others ÷ (2 cores · 10 s)
 
 
 def test_how_long_runs_took_is_known_next_time(tmp_path: Path) -> None:

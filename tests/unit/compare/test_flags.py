@@ -16,17 +16,12 @@ from tests.unit.compare.made import SHARED, comparison_of
     [
         (["--interval-width", "2"], "Did you mean 2%?"),
         (["--precision", "2%"], "'float32', 'float64'"),
-        (["--budget", "10"], "a time with its unit"),
         (["--rounds", "3", "--budget", "10m"], "--rounds 3 with --budget"),
         (["--no-verify", "--interval-width", "2%"], "--interval-width 2% with --no-verify"),
-        (["--trials", "4"], "Add --tuned."),
         (["--deadline", "inf"], "not a number of seconds"),
-        (["--deadline", "nan"], "--deadline"),
-        (["--backends", "serial:jit_compile=false"], "must not be the same run"),
+        (["--backends", "serial:keras=3", "--keras", "3"], "must not be the same run"),
         (["--tuned", "--trials", "1"], "greater than or equal to 2"),
-        (["--scaling", "strange"], "'strong', 'weak'"),
         (["--backends", "serial:servers=2"], "Settings of any arm:"),
-        (["--resume", "nowhere"], "nowhere/results.json"),
         (["--resume", "nowhere", "--tuned", "-w", "a=1"], "Received: --tuned, --workload-option."),
     ],
 )

@@ -2,7 +2,6 @@
 
 import os
 import socket
-from pathlib import Path
 
 import pytest
 
@@ -10,7 +9,6 @@ from ringside.compare import hosts_load
 from ringside.compare.hosts_load import PAGE_BYTES, Launcher, Look, load_between, looks
 from ringside_core.readings.load import TICKS_PER_S, read_ticks
 from ringside_core.specs import RunRecord
-from tests.unit.launch.reached import DIRECT, FAREWELL, reached_by
 from tests.unit.stats.factory import MACHINE, epoch, record, spec_of
 
 
@@ -93,30 +91,6 @@ def test_a_process_beside_the_launcher_is_counted_once(launcher_s: float, own_s:
     assert load.others_cpu_s == pytest.approx(91 + 30 - own_s - 30 - 2 * 0.5)
 
 
-def test_a_host_on_which_nothing_ran_is_not_looked_at() -> None:
-    """Its load does not matter."""
-    before = {"a": look("a", "A", {0: 0}), "b": look("b", "B", {0: 0})}
-    after = {"a": look("a", "A", {0: 10}), "b": look("b", "B", {0: 20}, steal_s=5, swapped=9)}
-
-    load = load_between(
-        before, after, (process("a", 0, 10.0, 0),), wall_s=20.0, launcher=Launcher("A", "a", 0.0)
-    )
-
-    assert load is not None
-    assert (load.cores, load.others_cpu_s, load.steal_cpu_s, load.swapped_bytes) == (1, 0, 0, 0)
-
-
-def test_what_nobody_knows_is_not_said() -> None:
-    """A host that was restarted, or that no record describes, has no load."""
-    before = {"a": look("a", "A", {0: 0})}
-
-    nowhere = Launcher("", "", 0.0)
-    again = load_between(before, {"a": look("a", "B", {0: 1})}, (), wall_s=1.0, launcher=nowhere)
-    nobody = load_between(before, before, (), wall_s=1.0, launcher=nowhere)
-
-    assert (again, nobody) == (None, None)
-
-
 @pytest.mark.parametrize(
     ("began", "ended"),
     [
@@ -155,26 +129,3 @@ def test_this_machine_is_asked_without_ssh() -> None:
     assert ticks.cores == len(cores)
     assert ticks.busy_s > 0
     assert found["localhost"].swapped_bytes() >= 0
-
-
-def test_hosts_behind_a_login_shell_that_talks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The shell's first line is not the host's name; its last lines are no counters."""
-    reached_by(f"echo hello; {FAREWELL}", tmp_path, monkeypatch)
-
-    found = looks(("a", "b"))
-
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    assert found is not None
-    assert {(look.hostname, look.boot) for look in found.values()} == {(socket.gethostname(), boot)}
-    for one in found.values():
-        assert read_ticks(one.text).cores >= len(os.sched_getaffinity(0))
-        assert one.swapped_bytes() >= 0
-
-
-def test_hosts_of_which_one_is_silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Then nothing is known of a run on both."""
-    reached_by(f'case "$*" in *" b "*) exit 255;; esac; {DIRECT}', tmp_path, monkeypatch)
-
-    assert looks(("a", "b")) is None

@@ -82,14 +82,6 @@ def test_what_has_changed_is_refused(
     assert all(word in str(refusal.value) for word in words)
 
 
-def test_no_precision_without_certificates(tmp_path: Path) -> None:
-    """The same refusal as in a new comparison."""
-    left_behind(tmp_path, verify=False)
-
-    with pytest.raises(RefusalError, match="--no-verify"):
-        reopened(tmp_path, interval_width="2%", budget=None)
-
-
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
@@ -236,16 +228,6 @@ def test_other_circumstances_are_refused(tmp_path: Path, monkeypatch: pytest.Mon
         assert f"Received: /, and it was {tmp_path}" in refused()
 
 
-def test_the_folder_counts_only_for_relative_files() -> None:
-    """Ringside's own models, absolute files and packages are the same from everywhere."""
-    names = ("digits", "/a/mine.py:model", "package.module:model", "mine.py:model")
-
-    found = [circumstances(SHARED.replace(workload=name)).folder for name in names]
-
-    assert found == ["", "", "", str(Path.cwd())]
-    assert circumstances(SHARED.replace(data_dir="here")).folder == str(Path.cwd())
-
-
 def test_counted_rounds_have_one_look(tmp_path: Path) -> None:
     """It has spent all that there is; who goes on by count or because of a crash looks once."""
     left_behind(tmp_path, asked=Rounds(least=5, most=10), ended_because="All were made.")
@@ -273,25 +255,6 @@ def test_each_look_is_written_down(tmp_path: Path) -> None:
     assert [one.asked for one in second.looks] == [UNTIL]
     assert again == second
     assert [one.asked for one in third.looks] == [UNTIL, second.asked]
-
-
-def test_results_that_are_no_text_are_refused(tmp_path: Path) -> None:
-    """The message names the file."""
-    (tmp_path / RESULTS).write_bytes(b"\xff\xfe")
-
-    with pytest.raises(RefusalError, match=r"results\.json: .*decode"):
-        reopened(tmp_path, interval_width=None, budget=None)
-
-
-def test_finished_says_how_to_write_the_report_again(tmp_path: Path) -> None:
-    """Perhaps the report was interrupted; the sentence ends with one full stop."""
-    left_behind(tmp_path, ended_because="The budget was over.")
-
-    with pytest.raises(RefusalError) as refusal:
-        reopened(tmp_path, interval_width=None, budget=None)
-
-    assert f"ringside report {tmp_path}" in str(refusal.value)
-    assert ".." not in str(refusal.value).replace(str(tmp_path), "")
 
 
 def test_two_at_once_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -141,17 +141,6 @@ def test_a_full_disk_is_one_message(
     assert capsys.readouterr().err == "ringside: a/file: No space left on device\n"
 
 
-def test_help_of_a_command_is_its_own(capsys: pytest.CaptureFixture[str]) -> None:
-    """It is not the short line of the list of commands."""
-    ringside.cli.main.run(["doctor", "--help"])
-    own = capsys.readouterr().out
-    ringside.cli.main.run(["--help"])
-    listed = capsys.readouterr().out
-
-    assert "Show each backend with `ready`" in own
-    assert "Show which backends can run here" in listed and "Show each backend" not in listed
-
-
 def test_a_full_disk_says_which_file(tmp_path: Path) -> None:
     """The system itself names none when bytes do not fit."""
     with (

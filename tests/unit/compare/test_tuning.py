@@ -1,13 +1,9 @@
 """The search for settings: the same number of trials for every arm, the best one chosen."""
 
-import io
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
-from ringside.compare import stages
 from ringside.compare.arms import parse_arms, with_changes
 from ringside.compare.progress import Observer
 from ringside.compare.tuning import (
@@ -19,7 +15,6 @@ from ringside.compare.tuning import (
     next_setting,
     tune,
 )
-from ringside.verify.subject import Subject
 from ringside_core.specs import BACKENDS, Check, Comparison, Settings
 from ringside_core.specs.knob import knobs
 from tests.unit.compare.made import Made, comparison_of
@@ -82,13 +77,6 @@ def test_one_knob_at_a_time_then_the_best_together(
         tried.append(Tried(changes, throughput))
 
     assert [dict(one.changes) for one in tried] == asked
-
-
-def test_the_trials_end() -> None:
-    """At their number, or when nothing is left to try."""
-    six = [Tried({"x": n}, 1.0) for n in range(6)]
-    assert next_setting(SINGLES, six, trials=6) is None
-    assert next_setting([], [Tried({}, 1.0)], trials=6) is None
 
 
 def test_the_fastest_is_chosen() -> None:
@@ -190,31 +178,6 @@ def test_the_fastest_setting_that_can_be_certified_is_chosen(tmp_path: Path) -> 
     labels = [arm.label for arm in tuned.arms if arm.tuned_from]
     assert labels == ["horovod tuned ×1", "horovod tuned ×2"]
     assert tune(tuned, folder=tmp_path, executor=Made(), observer=Observer()) == tuned
-
-
-def test_what_is_passed_over_is_told_and_never_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The rounds get the best certified setting; the console says what was faster, and why not."""
-
-    def certify_arms(_: Console, subjects: Sequence[Subject], *__: object, **___: object) -> object:
-        asked = comparison.replace(arms=tuple(s.arm for s in subjects), trials=())
-        return certified_but("fp16", asked)[0].certificates
-
-    comparison = comparison_of("horovod", "2").replace(trials_each=20, verify=True)
-    monkeypatch.setattr(stages, "certify_arms", certify_arms)
-    monkeypatch.setattr(stages, "launched", lambda *_: HalfPrecision())
-    monkeypatch.setattr(stages, "run_rounds", lambda made, **_: made)
-    told = io.StringIO()
-
-    made = stages.go_on(Console(file=told, width=300), comparison, tmp_path)
-
-    (tuned,) = (arm for arm in made.arms if arm.tuned_from == "horovod ×2")
-    assert (tuned.options.num_groups, tuned.options.compression) == (1, "none")  # type: ignore[attr-defined]
-    assert (
-        "passed over: horovod ×2 with compression=fp16. horovod tuned ×2 is not certified: "
-        "each update: parts at update 1" in told.getvalue()
-    )
 
 
 def test_an_arm_that_is_not_certified_as_it_is_keeps_its_choice(tmp_path: Path) -> None:

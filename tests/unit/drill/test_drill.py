@@ -12,20 +12,16 @@ import pytest
 
 import ringside.cli.main
 from launch import Plan, make_plan
-from ringside.cli.drill import page_of, saving
-from ringside.drill.cells import Cell, Drill
+from ringside.drill.cells import Cell
 from ringside.drill.drill import between_checkpoints
 from ringside.drill.faults import FAULTS, obstacle, victim
 from ringside.drill.left import CHECKPOINT, deviation, unlike
 from ringside.drill.outside import damage, process_of, processes_of
-from ringside.drill.table import COLUMNS, row_of
 from ringside_core.archives import read_arrays
 from ringside_core.specs import (
     THIS_MACHINE,
-    Host,
     LedgerDigest,
     Outcome,
-    Placement,
     RefusalError,
     RunSpec,
 )
@@ -34,7 +30,6 @@ from tests.unit.stats.factory import epoch, record, spec_of
 
 LOST = Outcome(kind="failed", reason="rank-1 was killed", error_class="ProcessDied")
 DONE = Outcome(kind="completed")
-PS = "parameter_server"
 
 
 def planned(backend: str, tmp_path: Path) -> tuple[RunSpec, Plan]:
@@ -76,16 +71,6 @@ def test_what_cannot_be_made_says_why(tmp_path: Path) -> None:
     assert told["parameter_server"].keys() == {*everywhere, "starter-killed"}
 
 
-def test_processes_of_other_machines_are_not_struck(tmp_path: Path) -> None:
-    """Only what a task does by itself can be done there."""
-    hosts = Placement(hosts=(Host(name="far-1", slots=1), Host(name="far-2", slots=1)))
-    run = planned("horovod", tmp_path)
-
-    told = {fault: obstacle(fault, *run, hosts) for fault in ("rank-killed", "rank-raises")}
-
-    assert told == {"rank-killed": "its hosts are not of a lab on this machine", "rank-raises": ""}
-
-
 @pytest.mark.parametrize(
     ("updates", "of_epoch", "every", "after"), [(30, 10, 4, 17), (46, 23, 4, 25), (9, 3, None, 7)]
 )
@@ -96,13 +81,6 @@ def test_a_fault_comes_between_two_checkpoints(
     spec = spec_of("serial", checkpoint_steps=every)
 
     assert between_checkpoints(spec, updates, of_epoch) == after
-
-
-def test_asynchronous_workers_are_saved_at_the_end_of_an_epoch() -> None:
-    """They have no checkpoints within one."""
-    every = {name: saving(spec_of(name, 2), 4).checkpoint_steps for name in ("horovod", PS)}
-
-    assert every == {"horovod": 4, PS: None}
 
 
 def test_a_run_that_is_too_short_is_refused() -> None:
@@ -138,7 +116,7 @@ def test_rows_are_compared_epoch_by_epoch(
 
 def test_weights_are_compared_as_a_share_of_their_array(tmp_path: Path) -> None:
     """What is no number, or not there, is not 0."""
-    whole = left_by(tmp_path / "whole", "", 1.0)
+    whole = left_by(tmp_path / "whole", [], 1.0)
 
     assert deviation(left_by(tmp_path / "same", "", 1.0), whole) == 0.0
     assert deviation(left_by(tmp_path / "off", "", 1.5), whole) == 0.5 / 4
@@ -148,7 +126,7 @@ def test_weights_are_compared_as_a_share_of_their_array(tmp_path: Path) -> None:
 
 def test_a_damaged_checkpoint_is_known_as_one(tmp_path: Path) -> None:
     """The bytes change where arrays are, and the archive says so."""
-    file = left_by(tmp_path / "run", "", 1.0) / CHECKPOINT
+    file = left_by(tmp_path / "run", [], 1.0) / CHECKPOINT
     before = file.read_bytes()
 
     damage(file)
@@ -230,39 +208,3 @@ def test_a_run_lost_nothing_if_it_ended_as_the_whole_one() -> None:
         {"deviation": None, "exact": False},  # weights that are no numbers
     ):
         assert not good.replace(**change).lost_nothing(1e-10), change
-
-
-def test_a_cell_in_words() -> None:
-    """One line of a table; the page has one table for each arm."""
-    good = Cell(
-        arm="horovod ×2", fault="nan", outcomes=(LOST, DONE), noticed_s=1, back_s=9, again=2,
-        deviation=1e-14,
-    )  # fmt: skip
-    lost = good.replace(
-        outcomes=(LOST, LOST), back_s=None, again=None, other_rows=3, deviation=None
-    )
-    absent = Cell(arm="horovod ×2", fault="server-killed", obstacle="it has no server")
-
-    assert row_of(good) == ("nan", "failed", "1.0 s", "9.0 s", "2", "same", "1e-14")
-    assert row_of(lost) == (
-        "nan",
-        "failed, then failed",
-        "1.0 s",
-        "–",
-        "–",
-        "3",
-        "nothing left",
-    )
-    assert row_of(absent)[:2] == ("server-killed", "not made: it has no server")
-
-    found = Drill(
-        spec=spec_of("serial"),
-        deadline_s=20,
-        tolerance=1e-10,
-        struck_after={"horovod ×2": 17},
-        cells=(good, absent),
-    )
-    page = page_of(found).splitlines()
-    assert page[0] == "### horovod ×2, after update 17"
-    assert page[2] == f"| {' | '.join(COLUMNS)} |"
-    assert Drill.from_json(found.to_json()) == found

@@ -12,12 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launch.watch import read_progress
 from ringside.collectives.store import find_communication, keep
 from ringside.verify.trace import Trace
 from ringside_core.archives import read_arrays
 from ringside_core.specs import RefusalError, parse_hostfile, read_surroundings
-from ringside_core.workloads.registry import check_name, keras_of, script_words
+from ringside_core.workloads.registry import keras_of
 from tests.unit.fuzz.damage import (
     VALUES,
     damaged_bytes,
@@ -109,15 +108,6 @@ def test_variables_of_launchers(data: st.DataObject) -> None:
 
 
 @seeded
-@given(line=damaged_text("1700000000.123 3 40 training 1") | TEXTS)
-def test_lines_of_progress(line: str) -> None:
-    """Half a line, on a shared disk, is no error."""
-    found = read_progress("rank-0", line)
-
-    assert found is None or (found.step >= 0 and found.phase and found.fit)
-
-
-@seeded
 @given(content=damaged_bytes(PROGRAM.encode()) | damaged_text(PROGRAM).map(encoded))
 def test_files_of_workloads(content: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Which Keras a file asks for is read from its text, whatever that is."""
@@ -126,16 +116,6 @@ def test_files_of_workloads(content: bytes, tmp_path_factory: pytest.TempPathFac
 
     with contextlib.suppress(RefusalError):
         assert keras_of(f"{file}:workload") in (2, 3)
-
-
-@seeded
-@given(name=TEXTS | TEXTS.map(lambda text: f"{text}.py:f") | TEXTS.map(lambda text: f"a.py {text}"))
-def test_names_of_workloads(name: str) -> None:
-    """A name that is none is refused."""
-    with contextlib.suppress(RefusalError):
-        check_name(name)
-        keras_of(name)
-    script_words(name)
 
 
 @seeded

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ringside.lab import LabHost, command, link
-from ringside.lab.link import check_congestion_control, set_congestion_control
+from ringside.lab.link import set_congestion_control
 from ringside_core.specs import RefusalError
 
 HOSTS = tuple(
@@ -93,34 +93,6 @@ def read_only(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     return lambda: monkeypatch.setattr(Path, "write_text", refuse)
 
 
-def test_what_is_not_for_everybody(kernel: Kernel) -> None:
-    """It is allowed while hosts choose it (`Kernel.run` checks), and not afterwards."""
-    set_congestion_control(HOSTS, "cubic")
-
-    assert kernel.chosen == ["cubic", "cubic"]
-    assert kernel.allowed.read_text().split() == ["reno", "bbr"]
-
-
-def test_what_is_allowed(kernel: Kernel, read_only: Callable[[], None]) -> None:
-    """The list of allowed ones is not written."""
-    read_only()
-
-    set_congestion_control(HOSTS, "reno")
-
-    assert kernel.chosen == ["reno", "reno"]
-
-
-def test_what_hosts_have_already(kernel: Kernel, read_only: Callable[[], None]) -> None:
-    """Neither the hosts nor the list are written, allowed or not."""
-    for host in HOSTS:
-        kernel.choose(host, "cubic")
-    read_only()
-
-    set_congestion_control(HOSTS, "cubic")
-
-    assert kernel.written == [False, False]
-
-
 def test_what_one_host_has_already(kernel: Kernel) -> None:
     """Only the other host is written."""
     kernel.choose(HOSTS[0], "reno")
@@ -151,50 +123,3 @@ def test_a_host_that_cannot_be_written(kernel: Kernel) -> None:
 
     assert "--congestion-control bbr or reno." in refused.value.advice
     assert kernel.allowed.read_text().split() == ["reno", "bbr"]
-
-
-def test_lists_that_are_not_shown(kernel: Kernel) -> None:
-    """In a container of an old kernel the hosts just try."""
-    kernel.available.unlink()
-    kernel.allowed.unlink()
-    kernel.refuses = "tee: Operation not permitted"
-
-    check_congestion_control("cubic")
-    with pytest.raises(RefusalError, match="not permitted") as refused:
-        set_congestion_control(HOSTS, "cubic")
-
-    assert "--congestion-control bbr." in refused.value.advice
-    assert not kernel.allowed.exists()
-
-
-def test_a_module_is_loaded_once(kernel: Kernel) -> None:
-    """Only if the kernel lacks it."""
-    kernel.module = "tcp_dctcp"
-
-    check_congestion_control("cubic")
-    assert kernel.called == []
-
-    check_congestion_control("dctcp")
-    check_congestion_control("dctcp")
-    assert kernel.called == ["tcp_dctcp"]
-
-
-def test_what_no_module_brings(kernel: Kernel) -> None:
-    """The message names what is available."""
-    with pytest.raises(RefusalError, match="this machine's kernel has") as refused:
-        check_congestion_control("dctcp")
-
-    assert refused.value.received == "'dctcp'"
-    assert "It has reno, bbr, cubic, and `modprobe tcp_dctcp` does not" in refused.value.advice
-
-
-def test_a_machine_without_modprobe(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same refusal."""
-
-    def missing(*argv: str) -> str:
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), argv[0])
-
-    monkeypatch.setattr(link, "run", missing)
-
-    with pytest.raises(RefusalError, match="this machine's kernel has"):
-        check_congestion_control("dctcp")

@@ -1,12 +1,10 @@
 """The lab's lines in a hosts file that is not the lab's."""
 
 import os
-import shutil
 from pathlib import Path
 
 import pytest
 
-import ringside.cli.main
 from ringside.lab import LabHost, lab, login, names
 from ringside.lab.login import names_in, with_block, without_block, write_hosts
 from ringside_core.specs import RefusalError
@@ -26,15 +24,6 @@ def test_lines_are_added_and_removed_again(before: str) -> None:
     assert without_block(before, "blue") == before
 
 
-def test_adding_twice_replaces() -> None:
-    """Also if others have written after it."""
-    text = BEFORE + BLOCK + "10.0.0.2 later\n"
-
-    again = with_block(text, "blue", ["10.77.0.1 blue1"])
-
-    assert again == BEFORE + "10.0.0.2 later\n" + BLOCK
-
-
 def test_each_lab_removes_its_own_lines() -> None:
     """Several labs use one file."""
     green = BLOCK.replace("blue", "green")
@@ -43,13 +32,6 @@ def test_each_lab_removes_its_own_lines() -> None:
     assert without_block(text, "blue") == BEFORE + green
     assert without_block(text, "green") == BLOCK + BEFORE
     assert without_block(text, "gre") == text
-
-
-def test_a_block_without_an_end_is_left_alone() -> None:
-    """What follows its begin may belong to anybody."""
-    broken = "# ringside lab blue: begin\n10.0.0.1 db\n"
-
-    assert without_block(broken, "blue") == broken
 
 
 def test_a_hosts_file_is_written_in_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,28 +95,3 @@ def test_everybody_can_read_what_ssh_reads(machine: Path) -> None:
     assert modes.pop("netns/rs-blue-1") == 0o755
     assert modes.pop("netns/rs-blue-1/hosts") == modes.pop("netns/rs-blue-1/resolv.conf") == 0o644
     assert {mode & 0o077 for name, mode in modes.items() if name.endswith("key")} == {0}
-
-
-def test_what_a_reboot_leaves_is_named(machine: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The lab's folder, in memory, is gone; files in /etc stay."""
-    one = LabHost(name="blue1", index=1, address="10.77.0.1", cores=1, affinity=(0,))
-    login.write_logins("blue", "10.77.0.254", [one])
-    up = lab.left_behind()
-    shutil.rmtree(machine / "labs")
-
-    left = lab.left_behind()
-    code = ringside.cli.main.run(["lab", "status", "--name", "blue"])
-
-    assert up == {}
-    assert left == {
-        "blue": [
-            str(machine / "netns" / "rs-blue-1"),
-            str(machine / "ssh" / "ringside-blue.conf"),
-            f"lines in {machine}/hosts",
-        ]
-    }
-    assert code == 1
-    assert capsys.readouterr().out == (
-        f"lab blue is not up, and has left behind: {', '.join(left['blue'])}\n"
-        "Remove it: ringside lab down --name blue\n"
-    )

@@ -1,14 +1,16 @@
-"""Names, addresses and shares, without a lab."""
+"""Names, addresses, rates and shares, without a lab; and the release of a host."""
 
 import math
+import subprocess
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
-import ringside.cli.main
-from ringside.lab import LabHost
+from ringside.lab import LabHost, format_rate, names, parse_rate
+from ringside.lab import host as hosts_room
 from ringside.lab.link import free_subnet
-from ringside.lab.names import MOST_HOSTS, check_name, interface_of, is_numbered, lab_of, numbered
+from ringside.lab.names import check_name, is_numbered, lab_of
 from ringside.lab.share import cores_of, default_cores, overbooked
 from ringside_core.specs import RefusalError
 
@@ -31,14 +33,6 @@ def test_a_name_that_interfaces_cannot_have_is_refused(name: str) -> None:
     """Before anything is made."""
     with pytest.raises(RefusalError, match="one to nine lower-case letters"):
         check_name(name)
-
-
-def test_every_name_fits_into_an_interface() -> None:
-    """Linux allows 15 characters and a zero."""
-    longest = check_name("abcdefghi")
-
-    assert len(numbered(longest, MOST_HOSTS)) <= 15
-    assert interface_of(longest) == "rs-abcdefghi"
 
 
 def test_a_host_says_its_lab() -> None:
@@ -101,8 +95,60 @@ def test_a_host_of_several_cores_has_them_side_by_side() -> None:
         cores_of(1, math.nan, usable)
 
 
-def test_a_rate_of_two_labs_at_once(capsys: pytest.CaptureFixture[str]) -> None:
-    """A host belongs to one lab; a name of the other lab is not ignored."""
-    assert ringside.cli.main.run(["lab", "rate", "10mbit", "--host", "lab1", "--name", "blue"]) == 2
+@pytest.mark.parametrize(
+    ("text", "bits_per_s"),
+    [
+        ("1mbit", 10**6),
+        ("10mbit", 10**7),
+        ("100mbit", 10**8),
+        ("1gbit", 10**9),
+        ("2.5gbit", 2_500_000_000),
+        ("10gbit", 10**10),
+        ("100gbit", 10**11),
+    ],
+)
+def test_a_rate_is_read_and_written(text: str, bits_per_s: int) -> None:
+    """Decimal units, both ways."""
+    assert parse_rate(text) == bits_per_s
+    assert format_rate(bits_per_s) == text
 
-    assert "Received: --host lab1 --name blue." in capsys.readouterr().err
+
+@pytest.mark.parametrize(
+    "text",
+    """ 1 1g 1Gbit 1_gbit 1gbps -1gbit 1e3mbit 0mbit 0.5mbit 101gbit nanmbit 1gbit_ 1gibit १mbit
+    1kbit 9999999mbit 1.gbit .5gbit""".replace("\n    ", " ").split(" "),
+)
+def test_nothing_else_is_a_rate(text: str) -> None:
+    """One message shows what was received. `_` stands for white space."""
+    text = text.replace("_", "\n")
+
+    with pytest.raises(RefusalError, match="A rate must read like") as refused:
+        parse_rate(text)
+
+    assert refused.value.received == repr(text)
+
+
+HOST = LabHost(name="blue2", index=2, address="10.77.0.2", cores=0.25, affinity=(1,))
+
+
+@pytest.mark.parametrize(
+    ("shell", "why"),
+    [
+        ("exec sleep 3600", "its first process says nothing for 0.2 s. Received: its log is empty"),
+        ("exit 3", "its first process ended. Received: its log is empty"),
+    ],
+)
+def test_release(shell: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The wait is limited, because whoever makes a lab keeps all others from making one."""
+    monkeypatch.setattr(names, "LABS", tmp_path)
+    monkeypatch.setattr(hosts_room, "START_S", 0.2 if "sleep" in shell else 30.0)
+    (tmp_path / "blue").mkdir()
+    (tmp_path / "blue" / "blue2.log").touch()
+    with subprocess.Popen(
+        ["sh", "-c", shell], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            with pytest.raises(RefusalError, match=f"Host blue2 did not start: {why}"):
+                hosts_room.release(HOST, process)
+        finally:
+            process.kill()

@@ -59,28 +59,6 @@ def test_version_2(cgroups: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert share.groups("blue") == [cgroups / "rs-blue-2"]
 
 
-@pytest.mark.parametrize("cores", [0.25, 0.1, 0.05, 1 / 64])
-def test_small_shares(cgroups: Path, cores: float) -> None:
-    """The kernel refuses less than 1 ms in a period, and a period above 1 s."""
-    with_files(cgroups / "cpu", "cpu.cfs_quota_us")
-
-    share.limit(HOST.replace(cores=cores))
-
-    group = cgroups / "cpu" / "rs-blue-2"
-    period = int((group / "cpu.cfs_period_us").read_text())
-    quota = int((group / "cpu.cfs_quota_us").read_text())
-    assert quota >= 1_000
-    assert period <= 1_000_000
-    assert quota / period == pytest.approx(cores, rel=1e-3)
-
-
-def test_neither(cgroups: Path) -> None:
-    """Then there is no limit, and `status` says so."""
-    assert share.tree() is None
-    assert share.limit(HOST) is None
-    assert share.groups("blue") == []
-
-
 def test_members_that_have_no_number_here(tmp_path: Path) -> None:
     """The kernel shows processes of a foreign PID namespace as 0; kill 0 would end ourselves."""
     (tmp_path / "cgroup.procs").write_text("0\n17\n0\n23\n")

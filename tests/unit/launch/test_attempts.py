@@ -17,7 +17,6 @@ from ringside_core.specs import (
     AUTO,
     Execution,
     Outcome,
-    PreemptedError,
     RefusalError,
     RunSpec,
     Topology,
@@ -70,15 +69,6 @@ def test_updates_made_again_are_counted(tmp_path: Path) -> None:
     assert (tmp_path / "checkpoint.npz").exists()
 
 
-def test_of_different_trainings_nothing_is_counted(tmp_path: Path) -> None:
-    """3 of 8 were left of the first; of the second 12, and 14 after its restart."""
-    ends = [(FAILED, 5, 8, 1), (FAILED, 8, 20, 2), (Outcome(kind="completed"), 14, 14, 2)]
-
-    told, _ = run_of(tmp_path, ends, restarts=2)
-
-    assert [one.lost for one in told.attempts] == [None, 2, None]
-
-
 @pytest.mark.parametrize(
     ("outcome", "count"), [(FAILED, 3), (Outcome(kind="refused", reason="bad"), 1)]
 )
@@ -109,11 +99,6 @@ def test_what_is_still_in_the_way_does_not_use_up_the_restarts(
     run_of(tmp_path, [(FAILED, 12, 30), (FAILED, 0, 0), (FAILED, 4, 20), (FAILED, 1, 16)], 3)
 
     assert waited == [attempts.NOT_YET_S]
-
-
-def test_a_script_does_not_take_a_preemption_for_an_error() -> None:
-    """Its `except Exception` would train on with half a model."""
-    assert not issubclass(PreemptedError, Exception)
 
 
 def test_a_run_goes_on_from_no_checkpoint_but_its_own(tmp_path: Path) -> None:

@@ -86,25 +86,26 @@ def started(network: Network, spec: RunSpec, fewest: int) -> tuple[RunSpec, Plac
 
 
 @pytest.mark.parametrize(
-    ("backend", "replicas", "down", "wanted"),
+    ("backend", "replicas", "down", "global_batch", "wanted"),
     [
-        ("horovod", 6, "", Topology(hosts=3, processes_per_host=2)),
-        ("horovod", 6, "b", Topology(hosts=2, processes_per_host=2)),
-        ("multi_worker_mirrored", 6, "a", Topology(hosts=2, processes_per_host=2)),
-        ("horovod", 5, "a", Topology(hosts=2, processes_per_host=2)),  # 5 have no room
-        ("mirrored", 2, "a", Topology(replicas_per_process=2)),
+        ("horovod", 6, "", 60, Topology(hosts=3, processes_per_host=2)),
+        ("horovod", 6, "b", 60, Topology(hosts=2, processes_per_host=2)),
+        ("multi_worker_mirrored", 6, "a", 60, Topology(hosts=2, processes_per_host=2)),
+        ("horovod", 5, "a", 60, Topology(hosts=2, processes_per_host=2)),  # 5 have no room
+        ("horovod", 6, "c", 18, Topology(hosts=2, processes_per_host=2)),
+        ("mirrored", 2, "a", 60, Topology(replicas_per_process=2)),
     ],
 )
 def test_as_many_replicas_as_there_is_room_for(
-    network: Network, backend: str, replicas: int, down: str, wanted: Topology
+    network: Network, backend: str, replicas: int, down: str, global_batch: int, wanted: Topology
 ) -> None:
-    """The global batch stays as it is; it need not be a multiple."""
+    """The global batch stays as it is, whatever divides it."""
     network.down = set(down)
 
-    fitted, placement = started(network, spec_of(backend, replicas, 61), fewest=2)
+    fitted, placement = started(network, spec_of(backend, replicas, global_batch), fewest=2)
 
     assert fitted.topology == wanted
-    assert fitted.global_batch == 61
+    assert fitted.global_batch == global_batch
     assert not network.down & {host.name for host in placement.hosts or ()}
 
 

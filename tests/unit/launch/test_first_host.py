@@ -7,40 +7,13 @@ import pytest
 
 from launch import Site
 from launch.remote import host_checks
-from ringside_core.readings.machine import machine_facts
 from ringside_core.specs import Host, Placement, RefusalError
-from tests.unit.launch.reached import DIRECT, FAREWELL, reached_by
+from tests.unit.launch.reached import DIRECT, reached_by
 
 
 @pytest.fixture(autouse=True)
 def _asked_anew() -> None:
     host_checks._remote_facts.cache_clear()
-
-
-def test_a_login_script_that_talks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its text is not taken as the machine's answer."""
-    reached_by(f"echo welcome; {FAREWELL}", tmp_path, monkeypatch)
-
-    facts = host_checks.machine_of(Placement(hosts=(Host(name="b.invalid"),)))
-
-    assert facts.host == machine_facts().host
-
-
-@pytest.mark.parametrize(
-    ("ssh", "words"),
-    [
-        ("echo 'me@b: Permission denied (publickey).' >&2; exit 255", "it refuses the key"),
-        ("exit 0", "exit 0"),
-    ],
-)
-def test_a_machine_that_does_not_say(
-    ssh: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The message is that of the host check: what is wrong, and what to do."""
-    reached_by(ssh, tmp_path, monkeypatch)
-
-    with pytest.raises(RefusalError, match=f"Received: b.invalid: {words}"):
-        host_checks.machine_of(Placement(hosts=(Host(name="b.invalid"),)))
 
 
 @pytest.mark.parametrize("said", ["hello", "{}", ""])

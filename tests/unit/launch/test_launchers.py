@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from launch import LAUNCHERS, Plan, Site
-from ringside_core.specs import BACKENDS, THIS_MACHINE, Host, Placement, RefusalError
+from ringside_core.specs import THIS_MACHINE, Host, Placement, RefusalError
 from tests.unit.launch.conftest import spec_of
 
 RUN_DIR = Path("/runs/one")
@@ -38,11 +38,6 @@ def test_every_launcher_makes_a_plan_with_the_same_arguments(name: str, site: Si
     assert plan.run_id == site.run_id
     assert plan.render()
     assert bool(plan.processes) == (name != "kubernetes")
-
-
-def test_a_backend_joins_only_launchers_of_the_table() -> None:
-    """`auto` takes the first one by its name."""
-    assert {name for row in BACKENDS.values() for name in row.capabilities.joins} <= set(LAUNCHERS)
 
 
 def test_slurm_refuses_a_hostfile(site: Site) -> None:

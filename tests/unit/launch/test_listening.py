@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 
 from launch import Plan, Site
-from launch.children import environment
 from launch.execute import _warn_of_open_ports
-from launch.plan import Process
 
 PlanOf = Callable[..., Plan]
 HOSTS = "here slots=1\nthere slots=1\n"
@@ -49,15 +47,6 @@ def test_runs_listen_on_one_interface(
     assert plan.listens_everywhere == (interface is None)
     assert bare.listens_everywhere == (interface != "")
     assert "LD_PRELOAD" not in bare.render()
-
-
-def test_a_library_that_the_user_loads_is_kept() -> None:
-    """jemalloc, for example."""
-    process = Process(name="a", argv=("b",), env={"LD_PRELOAD": BUILT})
-
-    env = environment({"LD_PRELOAD": "/lib/jemalloc.so"}, process, tell="")
-
-    assert env["LD_PRELOAD"] == f"{BUILT}:/lib/jemalloc.so"
 
 
 @pytest.mark.parametrize(("is_root", "power"), [(True, "AS ROOT"), (False, "your files")])

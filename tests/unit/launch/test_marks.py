@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from launch.remote.marks import Stream, marked, new_mark
+from launch.remote.marks import Stream, marked
 
 MARK = "ringside-ab"
 
@@ -58,8 +58,3 @@ def test_a_marked_command() -> None:
     assert done.stdout == "ringside-ab-1\nx  y\nringside-ab-1 3\n"
     assert done.stderr == "ringside-ab-2\n$z\nringside-ab-2 3\n"
     assert done.returncode == 3
-
-
-def test_no_two_commands_have_one_mark() -> None:
-    """A login script that saw one mark cannot know the next."""
-    assert len({new_mark() for _ in range(100)}) == 100

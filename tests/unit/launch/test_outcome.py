@@ -136,14 +136,6 @@ def test_a_users_error_is_told_and_not_what_its_peer_made_of_it(workers: Scene) 
     assert verdict.task == "worker-1"
 
 
-def test_of_two_errors_the_first_is_told(workers: Scene) -> None:
-    """Of two such errors, the one that was written first is the cause."""
-    workers.record("worker-0", BAD_BATCH, second=2)
-    workers.record("worker-1", BAD_BATCH.replace(reason="worse"), second=1)
-
-    assert workers.judge().outcome.reason == "worker-1: worse"
-
-
 def test_a_refusal_stays_a_refusal(workers: Scene) -> None:
     """A task that refused makes the run refused."""
     workers.record("worker-0", Outcome(kind="refused", reason="no such data"))
@@ -167,14 +159,6 @@ def test_a_killed_worker_is_named_with_its_step_and_last_lines(workers: Scene) -
     )
 
 
-def test_a_killed_server_makes_no_steps(workers: Scene) -> None:
-    """The message says that it served, not how many steps it made."""
-    workers.exited("worker-1", -9)
-    workers.evidence.progress["worker-1"] = Progress(task="worker-1", phase="serving")
-
-    assert workers.judge().outcome.reason == "worker-1 was killed by SIGKILL while it served"
-
-
 def test_an_exit_without_a_record(workers: Scene) -> None:
     """Exit code 0 is not enough: nothing was recorded."""
     workers.record("worker-0", COMPLETED)
@@ -183,22 +167,6 @@ def test_an_exit_without_a_record(workers: Scene) -> None:
     assert workers.judge().outcome.reason == (
         "worker-1 exited with code 0 before the first step, without a record"
     )
-
-
-def test_only_lost_connections(workers: Scene) -> None:
-    """If only a lost connection is known, the message says that."""
-    workers.record("worker-0", LOST_PEER)
-    workers.record("worker-1", COMPLETED)
-
-    assert workers.judge().outcome.error_class == "UnavailableError"
-
-
-def test_half_a_record(workers: Scene) -> None:
-    """A record that cannot be read does not count."""
-    workers.record("worker-0", COMPLETED)
-    (workers.run_dir / "records" / "worker-1.json").write_text('{"schema_')
-
-    assert workers.judge().outcome.reason.startswith("the record of worker-1 cannot be read: ")
 
 
 def test_hung(workers: Scene) -> None:
@@ -246,17 +214,6 @@ def test_a_rank_that_was_ended_for_another_is_not_blamed(ranks: Scene) -> None:
     assert ranks.judge().outcome.reason == "rank-1 was killed by SIGKILL before the first step"
 
 
-def test_a_rank_with_a_record_is_not_called_dead(ranks: Scene) -> None:
-    """Of two ranks that a launcher names, the one that recorded a lost peer is not the cause."""
-    ranks.record("rank-0", LOST_PEER)
-    ranks.log(
-        "launcher", "Process 0 exit with status code 1.\nProcess 1 exit with status code 137.\n"
-    )
-    ranks.exited("launcher", 1, "horovodrun")
-
-    assert ranks.judge().outcome.reason == "rank-1 was killed by SIGKILL before the first step"
-
-
 def test_a_launcher_that_gives_up_on_a_rank_that_completed(ranks: Scene) -> None:
     """A completed rank is not the cause; then the launcher itself is named."""
     ranks.record("rank-1", COMPLETED)
@@ -267,15 +224,6 @@ def test_a_launcher_that_gives_up_on_a_rank_that_completed(ranks: Scene) -> None
         "horovodrun exited with code 1 before the first step; "
         "last lines: Process 1 exit with status code -9."
     )
-
-
-def test_a_killed_launcher(ranks: Scene) -> None:
-    """If horovodrun itself was killed, it is named."""
-    ranks.exited("launcher", -9, "/venv/bin/horovodrun")
-    ranks.at("rank-0", 6)
-    ranks.at("rank-1", 7)
-
-    assert ranks.judge().outcome.reason == "horovodrun was killed by SIGKILL after step 7"
 
 
 def test_a_launcher_that_never_started_a_rank(ranks: Scene) -> None:

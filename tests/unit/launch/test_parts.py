@@ -6,7 +6,6 @@ import secrets
 import socket
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,12 +13,10 @@ import pytest
 
 from launch import Plan
 from launch.children import Children, environment
-from launch.execute import pause_after
-from launch.logs import Follower, last_lines
+from launch.logs import Follower
 from launch.plan import LAUNCHER_NAME, Process
-from launch.remote.host_facts import facts, obstacles
-from launch.remote.sweep import kill_members, sweep_remote, tidy
-from launch.site import interface_to
+from launch.remote.host_facts import obstacles
+from launch.remote.sweep import tidy
 from launch.watch import Progress, Watch
 from ringside_core.specs import RunRecord, RunSpec, Topology
 
@@ -78,13 +75,9 @@ def test_a_sign_of_life_is_progress(tmp_path: Path) -> None:
     ("phase", "deadline_s", "patience_s"),
     [
         ("importing", 20, 120),
-        ("importing", 200, 200),
-        ("loading", 20, 600),
         ("building", 120, 1200),
         ("compiling", 20, 600),
-        ("saving", 20, 600),
         ("training", 20, 20),
-        ("evaluating", 20, 20),
     ],
 )
 def test_each_phase_has_its_patience(
@@ -127,21 +120,6 @@ def test_who_waits_for_a_patient_phase_has_time_too(tmp_path: Path) -> None:
     assert [progress.task for progress in later[1]] == ["worker-1"]
 
 
-def test_who_does_one_long_call_is_named_first(tmp_path: Path) -> None:
-    """Its peers have been silent for longer: they wait for it."""
-    watch = Watch(tmp_path, ("worker-0", "worker-1"))
-    write_progress(tmp_path, "worker-0", "1.5 9 40 saving 1")
-    write_progress(tmp_path, "worker-1", "1.5 9 40 training 1")
-    watch.look()
-    age(watch, "worker-0", 601)
-    age(watch, "worker-1", 605)
-
-    seconds, still = watch.standing_still(20)
-
-    assert seconds == 600
-    assert [progress.task for progress in still] == ["worker-0", "worker-1"]
-
-
 def test_one_task_that_stands_still_is_enough(tmp_path: Path) -> None:
     """A task that was never heard of is silent too, and the first one to look at."""
     watch = Watch(tmp_path, ("rank-0", "rank-1", "rank-2"))
@@ -181,15 +159,6 @@ def test_finished_processes_must_end(tmp_path: Path) -> None:
     age(watch, "rank-0", 30)
 
     assert [progress.task for progress in watch.standing_still(20)[1]] == ["rank-0"]
-
-
-def test_last_lines(tmp_path: Path) -> None:
-    """The end of a log, without its empty lines; nothing if there is no log."""
-    (tmp_path / "logs").mkdir()
-    (tmp_path / "logs" / "rank-0.log").write_bytes(b"a\n\nb\xff\nc\n\n")
-
-    assert last_lines(tmp_path, "rank-0", 2) == ("b�", "c")
-    assert last_lines(tmp_path, "rank-1", 2) == ()
 
 
 def test_live_output_comes_in_whole_lines_with_names(tmp_path: Path) -> None:
@@ -303,26 +272,6 @@ def test_a_task_makes_its_folder_and_removes_its_temporary_files(
     assert record.boot_id == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
-def test_what_is_killed_leaves_no_temporary_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The sweep removes what the processes of its run have left, and nothing of another run."""
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    for name in ("ringside-f00-a", "ringside-f00-b", "ringside-f001-a", "mine"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "file").write_text("")
-
-    assert kill_members("f00") == []
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["mine", "ringside-f001-a"]
-
-
-def test_what_failed_to_clean_up_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A clean-up command that fails, or does not end, may have left something behind."""
-    monkeypatch.setattr("launch.remote.sweep.REMOTE_PATIENCE_S", 0.5)
-
-    assert sweep_remote([["true"], ["false"], ["sleep", "3600"]]) == [["false"], ["sleep", "3600"]]
-
-
 def test_a_job_that_does_not_end_is_a_survivor(tmp_path: Path, plan_of: PlanOf) -> None:
     """The command that ends a remote job says by its exit code that it could not."""
     (tmp_path / "logs").mkdir()
@@ -348,16 +297,3 @@ def test_launch_needs_no_tensorflow() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert done.stdout == "set()\n"
-
-
-@pytest.mark.parametrize(("look_s", "pause_s"), [(0.001, 0.1), (0.02, 0.4), (7.0, 2.0)])
-def test_many_tasks_are_looked_at_less_often(look_s: float, pause_s: float) -> None:
-    """A twentieth of the time; Ctrl-C is never waited for longer than two seconds."""
-    assert pause_after(look_s) == pytest.approx(pause_s)
-
-
-@pytest.mark.parametrize("name", ["a..b", "a" * 64])
-def test_a_name_that_cannot_be_looked_up(name: str) -> None:
-    """It has no address and no interface; this raises no error."""
-    assert interface_to((name,)) == ""
-    assert facts({"names": [name], "token": "/nowhere/x", "paths": []})["addresses"] == {name: ""}

@@ -1,19 +1,16 @@
 """What --dry-run prints, whole, for every way in which Ringside starts a run."""
 
 import contextlib
-import dataclasses
 import socket
 import subprocess
 import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from launch import Plan, Site
-from launch.site import PORTS_IN_BLOCK, _OwnPorts, free_ports
-from ringside_core.specs import RefusalError, Topology, parse_hostfile
+from ringside_core.specs import Topology, parse_hostfile
 from ringside_core.specs.placement import Placement, spread
 
 PlanOf = Callable[..., Plan]
@@ -86,17 +83,6 @@ def test_horovodrun_with_gloo(plan_of: PlanOf) -> None:
     assert plan.expects == ("rank-0", "rank-1", "rank-2", "rank-3")
 
 
-def test_horovodrun_with_mpi(plan_of: PlanOf) -> None:
-    """With the MPI controller, horovodrun leaves binding to the tasks, like every launcher."""
-    plan = plan_of("horovod", options={"controller": "mpi"}, launcher="horovodrun")
-
-    assert plan.render() == (
-        f"{MARK} {SHM} horovodrun -np 2 -H localhost:2 --mpi "
-        "'--binding-args=--bind-to none --map-by slot' --mpi-args=--oversubscribe "
-        f"--disable-cache sh -c 'exec {TRAIN}'\n"
-    )
-
-
 def test_the_mpi_controller_means_mpirun(plan_of: PlanOf) -> None:
     """The command line that `horovodrun --mpi` would make after ten seconds, made at once."""
     plan = plan_of("horovod", options={"controller": "mpi"})
@@ -114,13 +100,6 @@ def test_mpirun(plan_of: PlanOf) -> None:
         f"{TRAIN}\n"
     )
     assert plan.expects == ("rank-0", "rank-1")
-
-
-def test_mpirun_as_root(plan_of: PlanOf, site: Site) -> None:
-    """Root must confirm to mpirun that it is intended."""
-    plan = plan_of("horovod", launcher="mpirun", on=dataclasses.replace(site, is_root=True))
-
-    assert plan.processes[0].argv[:2] == ("mpirun", "--allow-run-as-root")
 
 
 def test_horovodrun_on_two_hosts(plan_of: PlanOf) -> None:
@@ -145,29 +124,6 @@ def test_mpirun_on_two_hosts(plan_of: PlanOf) -> None:
         f"--mca orte_launch_agent 'env {MARK} orted' -x PATH -x RINGSIDE_RUN_ID {TRAIN}\n"
     )
     assert plan.remote_hosts == ("b",)
-
-
-def test_horovodrun_with_mpi_on_two_hosts(plan_of: PlanOf) -> None:
-    """horovodrun passes on what Open MPI needs to reach other hosts."""
-    plan = plan_of(
-        "horovod", hosts=2, hostfile="a\nb", launcher="horovodrun", options={"controller": "mpi"}
-    )
-
-    (flag,) = [word for word in plan.processes[0].argv if word.startswith("--mpi-args=")]
-    assert flag == (
-        "--mpi-args=--oversubscribe --prefix /venv "
-        f"--mca oob_tcp_if_include eth7 --mca plm_rsh_args '{SSH.removeprefix('ssh ')}' "
-        f"--mca orte_launch_agent 'env {MARK} orted'"
-    )
-
-
-def test_a_named_interface_goes_to_every_launcher(plan_of: PlanOf) -> None:
-    """--interface replaces the interface that the kernel would take."""
-    gloo = plan_of("horovod", hosts=2, hostfile="a\nb", interface="ib0")
-    mpi = plan_of("horovod", hosts=2, hostfile="a\nb", interface="ib0", launcher="mpirun")
-
-    assert "--network-interfaces ib0" in gloo.render()
-    assert "--mca btl_tcp_if_include ib0 --mca oob_tcp_if_include ib0" in mpi.render()
 
 
 def test_a_hostfile_of_this_machine_needs_no_interface(plan_of: PlanOf) -> None:
@@ -248,13 +204,6 @@ def test_spread(hostfile: str, replicas: int, topology: Topology) -> None:
     assert spread(Topology(processes_per_host=replicas), placement) == topology
 
 
-def test_a_topology_of_one_host_fills_the_hostfile_in_order(plan_of: PlanOf) -> None:
-    """Hosts of unequal slots are filled one after the other."""
-    plan = plan_of("horovod", replicas=4, hostfile="a slots=3\nb slots=3")
-
-    assert "a:3,b:1" in plan.processes[0].argv
-
-
 def test_a_rendered_plan_is_read_by_a_shell_as_it_was_meant(plan_of: PlanOf) -> None:
     """The output of --dry-run can be typed: the shell finds the same words and variables."""
     process = plan_of("multi_worker_mirrored").processes[0]
@@ -266,16 +215,6 @@ def test_a_rendered_plan_is_read_by_a_shell_as_it_was_meant(plan_of: PlanOf) -> 
 
 
 ECHO = 'import os, sys; print(os.environ["TF_CONFIG"]); print(sys.argv[1:])'
-
-
-def test_this_machine(tmp_path: Path) -> None:
-    """The real machine knows its names, its checkout and a new id for every run."""
-    first, second = Site.here(), Site.here()
-
-    assert first.is_local("localhost") and first.is_local("127.0.0.1")
-    assert not first.is_local("elsewhere.example.org")
-    assert Path(first.root, "launch", "site.py").is_file()
-    assert first.run_id != second.run_id
 
 
 def test_two_launches_side_by_side_draw_different_ports() -> None:
@@ -300,27 +239,6 @@ def test_two_launches_side_by_side_draw_different_ports() -> None:
             drawn += launch.stdout.readline().split()
 
     assert len(set(drawn)) == len(drawn) == 6
-
-
-def test_threads_draw_different_ports() -> None:
-    """Certificates plan their arms side by side; a block has 100 ports."""
-    with ThreadPoolExecutor(4) as pool:
-        drawn = [*pool.map(lambda _: free_ports(3), range(40))]
-
-    assert len({port for ports in drawn for port in ports}) == 3 * 40
-
-
-def test_when_all_ports_are_drawn_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It does not search for ever; a port that is free later is found."""
-    monkeypatch.setattr("launch.site.BLOCKS", 2)
-    ports = _OwnPorts()
-
-    with pytest.raises(RefusalError, match="2 other processes"):  # or some before
-        for _ in range(2 * PORTS_IN_BLOCK + 1):
-            ports.draw()
-
-    monkeypatch.setattr("launch.site.BLOCKS", 100)
-    assert ports.draw()
 
 
 def test_this_machine_by_any_spelling(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,8 +15,7 @@ import ringside.cli.main
 from launch import Plan, execute
 from launch.claim import holds_run
 from launch.interrupts import Interrupts
-from ringside.cli.common import placement_from
-from tests.unit.launch.reached import DIRECT, FAREWELL, reached_by
+from tests.unit.launch.reached import DIRECT, reached_by
 
 PlanOf = Callable[..., Plan]
 
@@ -46,38 +45,6 @@ def test_a_host_that_says_no(refused: Callable[[str], str], tmp_path: Path) -> N
     words = "no ssh server answers there; start it, or name its port in ~/.ssh/config"
     assert reason == f"a is not ready: {words}. b is not ready: {words}."
     assert list((tmp_path / "runs").iterdir()) == []
-
-
-def test_a_host_that_hangs_is_named_alone(
-    refused: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The next host, asked after it, has answered meanwhile."""
-    monkeypatch.setattr(sys.modules["launch.execute"], "FIRST_ANSWER_S", 3.0)
-
-    reason = refused(f'case "$*" in *" a "*) exec sleep 3600;; esac; {DIRECT}')
-
-    assert reason == "a is not ready: no answer within 3 s."
-
-
-def test_a_host_with_an_obstacle(refused: Callable[[str], str], tmp_path: Path) -> None:
-    """It says which, in its own words; a login shell's words do not count."""
-    spec = tmp_path / "runs" / "new" / "spec.json"
-
-    reason = refused(f"echo hello; rm -f {spec}; {DIRECT}")
-
-    words = f"{spec} is not there; all machines must see the run's folder"
-    assert reason == f"a is not ready: {words}. b is not ready: {words}."
-
-
-def test_a_host_that_says_goodbye(
-    refused: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What a login shell prints at the end is no obstacle: the run reaches its keepers."""
-    monkeypatch.setattr(sys.modules["launch.execute"], "FIRST_ANSWER_S", 5.0)
-
-    reason = refused('case "$*" in *--keep*) echo no keeper >&2; exit 3;; esac; ' + FAREWELL)
-
-    assert reason == "a is not ready: no keeper. b is not ready: no keeper."
 
 
 @pytest.mark.usefixtures("signals_heard")
@@ -136,10 +103,3 @@ def test_hosts_that_a_run_does_not_use_may_be_off(
     assert "a.invalid: exit 255" in said
     assert "b.invalid" not in said
     assert not (tmp_path / "new").exists()
-
-
-def test_spaces_between_servers(tmp_path: Path) -> None:
-    """Spaces after the commas are allowed."""
-    (tmp_path / "hosts").write_text("a\nb\n")
-
-    assert placement_from(tmp_path / "hosts", servers_on=" a, b,").servers_on == ("a", "b")

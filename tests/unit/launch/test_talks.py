@@ -1,22 +1,14 @@
 """Talks with commands on many hosts: line by line, side by side, and while others are started."""
 
-import os
-import signal
-import subprocess
-import threading
-import time
 from collections.abc import Generator
 from pathlib import Path
-from typing import Any
 
-import psutil
 import pytest
 
-from launch.remote.ssh import NoAnswer, ask_all, talk_to_all
+from launch.remote.ssh import NoAnswer, talk_to_all
 from tests.unit.launch.reached import DIRECT, reached_by
 
 LIMIT_S = 20.0  # for those that answer at once, on a busy machine
-SLOW_S = 0.5  # to start a process on a busy machine
 LONG = 300_000  # bytes: more than a pipe holds, in both directions
 
 
@@ -35,21 +27,6 @@ TELL = 'echo ready; read -r word; echo ${#word}; read -r word; echo "$word"; sle
 @pytest.fixture(autouse=True)
 def _direct(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reached_by(DIRECT, tmp_path, monkeypatch)
-
-
-@pytest.fixture
-def slow(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Processes that were started, each slowly."""
-    started = []
-
-    class Slow(subprocess.Popen[bytes]):
-        def __init__(self, *arguments: Any, **options: Any) -> None:
-            super().__init__(*arguments, **options)
-            started.append(self.pid)
-            time.sleep(SLOW_S)
-
-    monkeypatch.setattr(subprocess, "Popen", Slow)
-    return started
 
 
 def test_long_lines() -> None:
@@ -87,36 +64,3 @@ def test_a_command_that_hears_nothing(before: str) -> None:
     answers = talk_to_all({"a": ("sh", "-c", line)}, dialogue, limit_s=LIMIT_S)
 
     assert answers == {"a": NoAnswer(why="gone")}
-
-
-def test_starting_takes_longer_than_a_host_has(slow: list[int]) -> None:
-    """The hosts that were started first are talked with meanwhile."""
-    hosts = [f"host-{number}" for number in range(6)]
-
-    def two_words() -> Generator[bytes, str, str]:
-        yield b""
-        return (yield b"yes\n")
-
-    answers = talk_to_all(
-        dict.fromkeys(hosts, ("sh", "-c", TELL)), two_words, limit_s=len(hosts) * SLOW_S / 1.2
-    )
-
-    assert answers == dict.fromkeys(hosts, "3\n")
-    assert len(slow) == len(hosts)
-
-
-@pytest.mark.timeout(60)
-@pytest.mark.usefixtures("signals_heard")
-def test_a_signal_while_processes_are_started(slow: list[int]) -> None:
-    """No other process is started, and those that were are gone."""
-    own = psutil.Process()
-    before = own.children()
-    ctrl_c = threading.Timer(SLOW_S / 2, os.kill, (own.pid, signal.SIGINT))
-    ctrl_c.start()
-
-    with pytest.raises(KeyboardInterrupt):
-        ask_all(dict.fromkeys("abcdefgh", ("sleep", "3600")), limit_s=LIMIT_S)
-
-    ctrl_c.join()
-    assert len(slow) == 1
-    assert own.children() == before

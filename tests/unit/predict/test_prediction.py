@@ -86,17 +86,6 @@ def test_one_round_has_no_interval() -> None:
     assert "two rounds" in stack.steps_ms[4].reason
 
 
-def test_how_often_the_slowest_is_beyond_all_that_was_seen() -> None:
-    """30 of 88 log-normal draws, 20,000 times, against N ÷ (N + n)."""
-    draws = np.random.default_rng(4).lognormal(0, 1, (20_000, 88))
-    beyond = float(np.mean(draws[:, :30].max(axis=1) > draws[:, 30:].max(axis=1)))
-
-    (stack,), _ = predict(made.comparison({1: 0.1, 2: 0.2}), made.communication(), [4])
-
-    assert stack.steps_seen == 58
-    assert stack.unseen_share(30) == pytest.approx(beyond, abs=0.01)
-
-
 def holds(step_ms: Figure, truth_ms: float) -> bool:
     """Whether the interval holds it."""
     assert step_ms.interval is not None
@@ -136,17 +125,6 @@ def longest_ms(kind: str, ranks: int) -> float:
 
     longest, _ = quad(above, 0, 4, limit=2000, points=[0.95, 1, 1.05, 2])
     return 100 * float(longest)
-
-
-def test_rare_stalls_decide_among_many() -> None:
-    """One step of a thousand is twice as long: the guess is right to 10 %, the interval holds."""
-    comparison = experiment("stalls", np.random.default_rng(2))
-
-    (stack,), _ = predict(comparison, made.communication(), [512])
-
-    truth = longest_ms("stalls", 512) + 1000 * made.ring_s(512, made.GRADIENT)
-    assert stack.steps_ms[512].value == pytest.approx(truth, rel=0.1)
-    assert holds(stack.steps_ms[512], truth)
 
 
 @pytest.mark.nightly
@@ -208,11 +186,6 @@ def test_steps_of_a_live_run_are_those_that_count() -> None:
     counted = np.array([*range(47, 51), *range(57, 91)])
 
     assert relative_steps(live_run()) == pytest.approx(counted / counted.mean())
-
-
-def test_steps_of_an_accelerator_are_not_known() -> None:
-    """Its clock stops when a step is launched."""
-    assert len(relative_steps(run_with(uneven([500, 90, 60, 150]), gpus=("A100",)))) == 0
 
 
 def test_a_message_takes_no_longer_than_the_quickest_stack_allows() -> None:
@@ -309,20 +282,6 @@ def test_wrong_flags_are_refused(
     printed = capsys.readouterr().err
     assert said in printed
     assert "results.json" not in printed
-
-
-def test_sizes_that_were_run_are_left_out_of_the_default(
-    ringside_predict: Callable[..., Any], tmp_path: Path
-) -> None:
-    """Four replicas were measured, so 16 is the first size that is predicted."""
-    four = made.comparison({**KNOWN, 4: 0.3})
-    write_whole(tmp_path / "results.json", four.to_json())
-
-    code = ringside_predict("--name", "new")
-
-    found = Prediction.from_json((tmp_path / "new" / "prediction.json").read_text())
-    assert not code
-    assert [[*stack.steps_ms] for stack in found.stacks] == [[16, 64, 256]]
 
 
 @pytest.mark.parametrize(("four", "row"), [(0.19, "-5.3 % | yes"), (0.6, "-70.0 % | no")])

@@ -52,22 +52,6 @@ def test_it_is_what_its_distribution_gives_when_it_is_played(ranks: int) -> None
     assert slowest(steps).beyond_mean(ranks)[0] == pytest.approx(expected, rel=0.02)
 
 
-def test_what_was_not_seen_divides_the_laws() -> None:
-    """25 steps decide among eight, and leave a thousand open: medians of 500 draws."""
-    found = slowest(np.linspace(0.9, 1.1, 25), np.append(0.0, np.repeat(LAWS, 500)))
-
-    few, many = (np.median(found.beyond_mean(n)[1:].reshape(3, 500), axis=1) for n in (8, 1000))
-
-    assert few[2] < 1.5 * few[1]
-    assert many[1] < 0.1 < many[0]  # the kindest law stays within what was seen
-    assert many[2] > 3 * many[1]
-
-
-def test_equal_steps_wait_for_nothing() -> None:
-    """At no size, by no law."""
-    assert slowest(np.ones(30), LAWS).beyond_mean(4096) == pytest.approx(np.zeros(3))
-
-
 def test_too_few_steps_are_refused() -> None:
     """Nineteen."""
     with pytest.raises(RefusalError, match="20 steps or more"):
@@ -94,15 +78,6 @@ def test_what_an_operation_costs_once_does_not_grow() -> None:
 
     bytes_s = 14 / 8 * made.GRADIENT * made.BETA_S
     assert found - bytes_s == pytest.approx([760e-6, 400e-6, 14 * 200e-6])
-
-
-def test_one_rank_reduces_nothing_and_the_table_leaves_nothing_open() -> None:
-    """Among the ranks of the table all laws agree."""
-    alone = all_reduce_s(COST, made.GRADIENT, ranks=1, message_s=0.0, form=LAWS)
-    two = all_reduce_s(COST, made.GRADIENT, ranks=2, message_s=30e-6, form=LAWS)
-
-    assert alone == pytest.approx(np.zeros(3))
-    assert two == pytest.approx(np.full(3, made.ring_s(2, made.GRADIENT)))
 
 
 # The step

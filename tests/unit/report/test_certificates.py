@@ -13,7 +13,6 @@ from tests.unit.report.proofs import (
     answered,
     certificate,
     deviation,
-    failed,
     parity,
 )
 from tests.unit.stats.factory import arm_of
@@ -47,27 +46,6 @@ def test_certificates_fit_a_terminal_and_say_why_not() -> None:
     )
 
 
-def test_what_stands_in_the_way_of_several_arms_is_said_once() -> None:
-    """With the arms that it concerns."""
-    obstacle = "the loss is a sum"
-    given = [certificate(arm_of("mirrored", n)).replace(obstacle=obstacle) for n in (1, 2)]
-
-    said = " ".join(printed(render_certificates(given)).split())
-
-    assert said.count(obstacle) == 1
-    assert f"not certified mirrored ×1 and mirrored ×2: {obstacle}" in said
-
-
-def test_labels_are_not_markup() -> None:
-    """Rich reads [red] as a colour, and terminals obey escape sequences."""
-    arm = arm_of("serial").replace(label="[red]x[/red]\x1b[31m")
-
-    text = printed(render_certificates([failed(certificate(arm))]))
-
-    assert "[red]x[/red]" in text
-    assert "\x1b" not in explain(certificate(arm))
-
-
 def test_explanation_marks_the_first_step_above_the_tolerance() -> None:
     """All steps are in order and one is marked; exactly 1e-10 still passes."""
     text = explain(
@@ -91,7 +69,6 @@ def test_explanation_marks_the_first_step_above_the_tolerance() -> None:
 @pytest.mark.parametrize(
     ("steps", "words"),
     [
-        ([deviation(0.1, 0), deviation(0.1, 1)], "initial weights are not broadcast"),
         (
             [deviation(0.3, 0, kind="evaluation"), deviation(0.1, 1)],
             "initial weights are not broadcast",
@@ -110,7 +87,6 @@ def test_explanation_marks_the_first_step_above_the_tolerance() -> None:
             [deviation(0.0, 1), deviation(0.2, 20, kind="evaluation")],
             "examples are counted and weighted in the evaluation",
         ),
-        ([deviation(0.0, 1), deviation(None, 20, kind="metrics")], "training agrees"),
     ],
 )
 def test_hint_follows_where_the_difference_began(steps: list[Deviation], words: str) -> None:
@@ -127,12 +103,3 @@ def test_hint_of_a_ledger_comes_before_all_that_follows_from_it() -> None:
     one = judged(deviation(0.2, 1)).replace(checks=(parity("float64", deviation(0.2, 1)), ledger))
 
     assert "hint: training ledger: other rows were trained" in explain(one)
-
-
-def test_no_hint_where_nothing_is_wrong_or_known() -> None:
-    """A certificate that passed, or an obstacle that explains itself."""
-    passed = explain(certificate(arm_of("serial")))
-    obstacle = explain(certificate(arm_of("serial"), checks=(), obstacle="no TPU is here"))
-
-    assert "hint" not in passed and "certified, exact, 20 steps" in passed
-    assert "obstacle: no TPU is here" in obstacle and "hint" not in obstacle

@@ -1,7 +1,5 @@
 """Who wins, by how much, how sure: the sentences of the first screen, and the verdict matrix."""
 
-import math
-import re
 import statistics
 from dataclasses import replace
 
@@ -17,7 +15,6 @@ from ringside_core.specs import Comparison
 from tests.unit.report.bout import bout
 from tests.unit.report.judged import SECONDS, bare, judged, verdict
 from tests.unit.report.views import bout_view
-from tests.unit.stats.factory import arm_of
 
 BEST = verdict("horovod ×2", "mirrored ×2", 1.25, "faster")
 TIE = verdict("mirrored ×1", "horovod ×1", 1.02, "cannot tell")
@@ -86,56 +83,6 @@ def test_distribution_that_loses_is_said_first() -> None:
     assert caveat.what == f"Distribution loses with 2 replicas. horovod ×2: s{told}"
     assert not headlines(even)[0].loses
     assert not any("Distribution loses" in one.what for one in caveats(bare(), even))
-
-
-def test_a_loss_that_may_be_chance_among_many_is_still_told() -> None:
-    """The interval decides; the reason says why the table of all arms has no word."""
-    reason = "alone it would be called; as one of 9 questions it can be chance"
-    slower = verdict("serial", "horovod ×2", 1.25, "cannot tell", reason=reason)
-
-    head = headlines(judged(BEST, slower))[0]
-
-    assert head.loses
-    assert head.against_serial == (
-        "Slower than serial, without distribution: 0.80× [0.76, 0.84], by the interval of this "
-        f"pair ({reason})."
-    )
-
-
-def test_nothing_could_have_been_seen_above_100_percent() -> None:
-    """No number that nobody can use."""
-    blind = replace(TIE, smallest_visible=math.inf)
-
-    _, tie = headlines(judged(BEST, blind))
-
-    assert "Nothing could have been seen: not even a difference of 100 %" in tie.evidence
-    assert "inf" not in tie.evidence
-    cells = [cell for row in pair_table((blind,)).rows for cell in row]
-    assert ("nothing", "above 100 %") in [(cell.main, cell.note) for cell in cells]
-
-
-def test_headline_says_from_how_many_arms_it_was_chosen() -> None:
-    """Its interval is wider than that of an arm that nobody chose."""
-    chosen = replace(BEST, chosen_of=(2, 5))
-
-    first, _ = headlines(judged(chosen))
-
-    assert (
-        "8 rounds (wider, because horovod ×2 was chosen from 2 arms that are not told apart and "
-        "mirrored ×2 was chosen from 5 arms that are not told apart)." in first.evidence
-    )
-
-
-def test_cannot_tell_beside_an_interval_that_leaves_out_1_says_why() -> None:
-    """The interval is of this pair alone; the word accounts for all pairs."""
-    reason = "alone it would be called; as one of 15 pairs it can be chance"
-    near = verdict("horovod ×2", "mirrored ×2", 1.08, "cannot tell", reason=reason)
-
-    head = headlines(judged(near, verdict("horovod ×2", "serial", 1.08, "cannot tell")))[0]
-    beside = headlines(judged(BEST, replace(near, second="serial")))[0].against_serial
-
-    assert f"8 rounds. A{reason[1:]}. A difference" in head.evidence
-    assert beside == f"Against serial: 1.08× [1.03, 1.13], cannot tell: {reason}."
 
 
 def test_a_tuned_arm_against_one_that_is_not_is_a_caveat() -> None:
@@ -228,17 +175,6 @@ def test_arms_of_two_keras_are_not_said_to_compute_the_same() -> None:
     assert "both certified" not in head.evidence
 
 
-def test_twins_and_breakdown_arms_are_never_ranked() -> None:
-    """Neither in a sentence, nor in a pair, nor in a ranking."""
-    hidden = {arm.label for arm in bout().arms if arm.twin_of or arm.for_breakdown}
-    summary = bout_view().summary
-
-    assert len(hidden) > 5
-    assert not hidden & {row.arm.label for row in ranked(summary)}
-    assert not hidden & {label for one in summary.verdicts for label in (one.first, one.second)}
-    assert not [one for one in headlines(summary) if any(f"{h} " in one.line for h in hidden)]
-
-
 def test_matrix_holds_each_pair_of_a_size_once() -> None:
     """Fastest first; a cell says how many times as fast the row is as the column."""
     others = [
@@ -270,15 +206,6 @@ def test_pair_that_was_judged_the_other_way_round_is_turned() -> None:
     assert "horovod ×2 is 1.25× as fast as mirrored ×2" in head.sentence
 
 
-def test_ratio_decides_who_comes_first() -> None:
-    """Means are over all rounds of an arm; the ratio is over rounds that both have."""
-    other = verdict("mirrored ×2", "horovod ×2", 1.25, "faster")
-
-    head = headlines(judged(other))[0]
-
-    assert "mirrored ×2 is 1.25× as fast as horovod ×2, the fastest measured" in head.sentence
-
-
 def test_every_arm_stands_against_serial() -> None:
     """At any size, with the smallest difference that would have been seen."""
     summary = judged(verdict("serial", "mirrored ×1", 1.25, "faster"))
@@ -308,50 +235,3 @@ def test_cell_of_too_few_rounds_says_so() -> None:
     assert {row[4].main for row in pair_table(summary.verdicts).rows} == {"no verdict"}
     assert section.answer == f"No verdict: {reason}."
     assert not section.sure
-
-
-def test_answer_counts_pairs_of_one_size() -> None:
-    """3 pairs of two replicas and 3 of one; pairs of different sizes are not counted."""
-    words = {("mirrored", 1): "cannot tell"}
-    pairs = [
-        verdict(one.first, one.second, 1.5, words.get((one.first.split()[0], 1), "faster"))
-        for one in summarize(bare()).verdicts
-    ]
-
-    section = verdicts_section(judged(*pairs))
-
-    told = sum(one.word == "faster" and sizes(one.first) == sizes(one.second) for one in pairs)
-    assert section.answer == f"{told} of 6 pairs of the same size can be told apart" + (
-        "." if told == 6 else f"; {6 - told} cannot."
-    )
-
-
-def sizes(label: str) -> int:
-    """The number of replicas that a label ends with; serial has one."""
-    return int(label.partition("×")[2] or 1)
-
-
-def test_picture_has_one_axis_for_all_sizes() -> None:
-    """A ratio of 1 stands at the same place in both, and the larger ratio further right."""
-    drawn = forest_of(headlines(judged(BEST, TIE)))
-
-    def number(pattern: str, svg: str) -> float:
-        found = re.search(pattern, svg)
-        assert found is not None
-        return float(found[1])
-
-    equal = {number(r'class="equal" d="M([\d.]+)', svg) for svg in drawn.values()}
-    assert len(equal) == 1
-    assert number(r'cx="([\d.]+)', drawn[2]) > number(r'cx="([\d.]+)', drawn[1]) > min(equal)
-    assert 'aria-label="1.25×, faster"' in drawn[2]
-    low = number(r'class="span" d="M([\d.]+)', drawn[2])
-    middle = number(r'cx="([\d.]+)', drawn[2])
-    # logarithmic: from 1 to 1.25·0.95, and from there to 1.25
-    share = (low - min(equal)) / (middle - min(equal))
-    assert abs(share - math.log(1.25 * 0.95) / math.log(1.25)) < 0.01
-
-
-def test_label_of_a_tuned_arm_is_its_own() -> None:
-    """A tuned arm may be the best of its family; its name has its settings."""
-    assert "steps_per_execution=10 ×2 (tuned), the" in bout_view().headlines[0].sentence
-    assert arm_of("horovod").label == "horovod ×1"

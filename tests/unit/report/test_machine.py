@@ -9,7 +9,6 @@ from ringside.stats.summary import summarize
 from ringside_core.specs import Comparison
 from ringside_core.text import plain
 from tests.unit.report.small import small
-from tests.unit.stats.factory import MACHINE
 
 
 def of_all_cores(comparison: Comparison) -> str:
@@ -77,14 +76,3 @@ def with_own_cores(comparison: Comparison) -> Comparison:
             for run in comparison.runs
         )
     )
-
-
-def test_a_quota_smaller_than_the_processors_is_told() -> None:
-    """1.5 processors at once, and two ranks on two."""
-    enough = MACHINE.replace(cpu_quota=2.0)
-    few = MACHINE.replace(cpu_quota=1.5)
-
-    assert told(with_records(small(), machine=enough), "quota") == []
-    (said,) = told(with_records(small(), machine=few), "quota")
-
-    assert said.endswith("the kernel pauses them: horovod ×2 (1.5 of 2).")

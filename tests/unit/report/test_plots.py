@@ -1,10 +1,7 @@
 """What is drawn, and how: safe marks, series that differ without colour, labels as they are."""
 
-from ringside.report.plots import _quantiles, plots_of
-from ringside.report.view import view_of
-from tests.unit.report.proofs import verified
+from ringside.report.plots import _quantiles
 from tests.unit.report.views import bout_plots, bout_view
-from tests.unit.stats.factory import arm_of, comparison_of, simple_run
 
 
 def test_plots_are_one_svg_each_without_foreign_marks() -> None:
@@ -43,22 +40,3 @@ def test_series_differ_without_colour() -> None:
     styles = styles_of(bout_view().summary.arms).values()
 
     assert len({(style.marker, str(style.dash)) for style in styles}) == len(styles) == 10
-
-
-def test_labels_are_drawn_as_they_are() -> None:
-    """`$` makes no formula, a leading `_` hides nothing, missing glyphs do no harm."""
-    names = {"serial": "_$x^$ 模型"}
-    made = [arm_of("serial"), arm_of("mirrored"), arm_of("mirrored", 2)]
-    ran = [simple_run(arm.backend, arm.replicas, 1.0, position=k) for k, arm in enumerate(made)]
-    comparison = comparison_of(made, ran)
-    arms = tuple(
-        arm.replace(label=names.get(arm.label, arm.label), group=names.get(arm.group, arm.group))
-        for arm in comparison.arms
-    )
-    runs = tuple(run.replace(arm=names.get(run.arm, run.arm)) for run in comparison.runs)
-    renamed = verified(comparison.replace(arms=arms, runs=runs, certificates=()))
-
-    plots = {plot.name: plot for plot in plots_of(view_of(renamed))}
-
-    for name in ("throughput", "scaling", "steps", "quality"):
-        assert "_$x^$ 模型" in plots[name].svg.split(">", 1)[1], name

@@ -4,16 +4,12 @@ import csv
 import io
 import re
 
-import pytest
 from rich.console import Console
 
 from ringside.report.data import render_csv
-from ringside.report.drawing import MUTED, look_of, styles_of
 from ringside.report.html import render_html
 from ringside.report.markdown import escaped, render_markdown
-from ringside.report.plots import plots_of
 from ringside.report.sections.proof import Proof, not_comparable
-from ringside.report.sections.tables import results_table
 from ringside.report.table import render_table
 from ringside.report.view import view_of
 from ringside_core.specs import Comparison
@@ -54,17 +50,6 @@ def test_answer_when_all_are_certified() -> None:
     assert found.answer == (
         "Yes. All 15 arms are certified: 14 agree with the serial run to 4.5e-13 or better in "
         "float64; 1, asynchronous, where each update waits for the one before."
-    )
-
-
-def test_answer_when_some_are_certified() -> None:
-    """It says how many of how many, and which are left out."""
-    found = proof(three("serial", "mirrored"))
-
-    assert not found.certain
-    assert found.answer == (
-        "2 of 3 arms are certified: 2 agree with the serial run to 3.1e-15 or better in float64. "
-        "Not comparable, and not ranked: one_device."
     )
 
 
@@ -124,37 +109,6 @@ def test_table_of_certificates() -> None:
     assert "Why not" not in [column.name for column in bout_view().proof.table.columns]
 
 
-@pytest.mark.parametrize("kind", ["evaluation", "predictions"])
-def test_evaluation_that_differs_is_said(kind: str) -> None:
-    """Also if it is a part of parity; NaN is the largest difference."""
-    check = parity("float64", deviation(2.0, 1), deviation(None, 20, kind=kind))
-    one = certificate(arm_of("serial")).replace(checks=(check,))
-
-    row = proof(three().replace(certificates=(one,))).table.rows[0]
-
-    assert (row[2].main, row[2].bad) == ("not a number", True)
-    assert (row[5].main, row[5].bad) == ("failed", True)
-
-
-def test_worst_of_several_checks_is_shown() -> None:
-    """NaN comes before every number."""
-    checks = (parity("float64", deviation(None, 3)), parity("float64", deviation(5.0, 4)))
-    one = certificate(arm_of("serial")).replace(checks=checks)
-
-    row = proof(three().replace(certificates=(one,))).table.rows[0]
-
-    assert (row[2].main, row[2].note) == ("not a number", "weights 002 dense/kernel:0, step 3")
-
-
-def test_no_deviation_has_no_place() -> None:
-    """If nothing differs, no variable is named."""
-    one = certificate(arm_of("serial")).replace(checks=(parity("float64", deviation(0.0, 0)),))
-
-    row = proof(three().replace(certificates=(one,))).table.rows[0]
-
-    assert (row[2].main, row[2].note) == ("0", "equal to the last bit")
-
-
 def test_verdicts_leave_out_what_is_not_comparable() -> None:
     """Such an arm is in no verdict and no pair; a caveat names it first."""
     view = mixed_view()
@@ -168,18 +122,6 @@ def test_verdicts_leave_out_what_is_not_comparable() -> None:
         "mirrored ×2, multi_worker_mirrored ×2 and horovod:controller=mpi ×2: "
     )
     assert not any("not comparable" in caveat.what for caveat in bout_view().caveats)
-
-
-def test_rows_that_are_not_comparable_come_last_without_efficiency() -> None:
-    """Their throughput stays; both efficiencies are replaced by words."""
-    table = results_table(mixed_view().summary)
-
-    assert table.apart == 4  # with the twin of one of them
-    assert [row[0].main for row in table.rows[-4:]] == [*APART, f"{APART[-1]} again"]
-    for row in table.rows[-4:]:
-        assert [cell.main for cell in row[3:5]] == ["not comparable"] * 2
-        assert re.fullmatch(r"\d\d,\d{3}", row[2].main)
-    assert "not comparable" not in {cell.main for row in table.rows[:-4] for cell in row}
 
 
 def test_every_format_says_who_is_not_comparable_and_why() -> None:
@@ -208,29 +150,6 @@ def test_every_format_says_who_is_not_comparable_and_why() -> None:
         assert "12 of 15 arms are certified" in text
 
 
-def test_one_reason_for_all_is_said_once() -> None:
-    """It is not repeated for each of many arms."""
-    assert not_comparable(view_of(three()).summary) == (
-        ("all 3 arms", "it was not verified: run without --no-verify"),
-    )
-    assert not_comparable(view_of(three("serial", "mirrored")).summary)[0][0] == "one_device"
-    assert not_comparable(bout_view().summary) == ()
-
-
-def test_style_of_an_arm_that_is_not_comparable_is_grey_and_hollow() -> None:
-    """It keeps marker and dash of its group."""
-    arms = mixed_view().summary.arms
-    styles = styles_of(arms)
-
-    looks = {row.arm.label: (styles[row.arm.group], look_of(row, styles)) for row in arms}
-
-    for label, (style, look) in looks.items():
-        assert (look.marker, look.dash) == (style.marker, style.dash)
-        apart = label.removesuffix(" again") in APART
-        assert look.hollow is (look.color == MUTED) is apart
-        assert look.face == ("none" if apart else style.color)
-
-
 def test_plots_set_apart_what_is_not_comparable() -> None:
     """Grey and hollow, never the highest, and without a line in the scaling plot."""
     plots = mixed_plots()
@@ -246,19 +165,6 @@ def test_plots_set_apart_what_is_not_comparable() -> None:
     assert "Dashed: serial times" in scaling.caption
     assert not any("hollow" in plot.caption for plot in bout_plots().values())
     assert "multi_worker_mirrored" in bout_plots()["scaling"].svg
-
-
-def test_without_certificates_nothing_is_the_highest() -> None:
-    """No arm is named the best, and no scaling line is drawn."""
-    arms = [arm_of("serial"), arm_of("mirrored", 1), arm_of("mirrored", 2)]
-    runs = [simple_run(a.backend, a.replicas, 1.0 + k, position=k) for k, a in enumerate(arms)]
-    view = view_of(comparison_of(arms, runs))
-
-    plots = {plot.name: plot for plot in plots_of(view)}
-
-    assert plots["scaling"].svg == ""
-    assert "Highest" not in plots["throughput"].caption
-    assert view.section("verdicts").answer.startswith("There are no two comparable arms")
 
 
 def test_an_arm_that_departs_later_is_not_ranked() -> None:
@@ -277,16 +183,3 @@ def test_an_arm_that_departs_later_is_not_ranked() -> None:
     assert "The losses of every epoch of 3 exact arms were held against each other" in text
     assert view.proof.answer.endswith("Not comparable, and not ranked: mirrored ×1.")
     assert view.proof.table.rows[-1][1].note == "not for these runs"
-
-
-def test_what_certificates_cover_stands_beside_the_answer() -> None:
-    """Once for all arms whose certificates cover the same, and for none that failed."""
-    lines = mixed_view().proof.coverage
-
-    assert [line.partition(",")[0] for _, line in lines] == [
-        "Covers the first 20 updates in float64",
-        "Covers the first 20 updates in float64",
-        "Covers how many rows are trained",
-    ]
-    assert not any("horovod:controller=mpi ×2" in arms for arms, _ in lines)
-    assert all(escaped(line) in render_markdown(mixed_view()) for _, line in lines)

@@ -4,12 +4,12 @@ import csv
 import functools
 import io
 import itertools
-import json
 import math
 import re
 import statistics
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -19,15 +19,19 @@ from rich.table import Table
 from scipy import stats
 
 from ringside.report import write_report
-from ringside.report.html import breaks, render_html
+from ringside.report.data import render_csv
+from ringside.report.html import render_html
 from ringside.report.markdown import escaped, render_markdown
 from ringside.report.sections.tables import results_table
 from ringside.report.table import render_table
+from ringside.report.write import write_pages
 from ringside.stats.step_times import warm_up
-from ringside_core.specs import Comparison, Outcome, RefusalError
+from ringside.stats.summary import summarize
+from ringside_core.specs import Comparison, Load, Outcome, RefusalError
 from tests.unit.report.bout import DISTURBED, bout
 from tests.unit.report.hostile import MARKUP, hostile
 from tests.unit.report.page import Page
+from tests.unit.report.small import small
 from tests.unit.report.views import bout_plots, bout_view
 from tests.unit.stats.factory import (
     arm_of,
@@ -41,7 +45,6 @@ from tests.unit.stats.factory import (
 
 ROOT = Path(__file__).resolve().parents[3]
 FAILED = Outcome(kind="failed", error_class="OSError", reason="no route to host")
-FILES = {"report.html", "report.md", "results.json", "results.csv", "samples.csv"}
 
 
 @pytest.fixture(scope="module")
@@ -60,63 +63,12 @@ def hostile_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_writes_its_files_and_nothing_else(folder: Path) -> None:
-    """No temporary file stays behind."""
-    assert {path.name for path in folder.iterdir()} == FILES
-
-
-def test_every_file_is_written_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When the disk fails while a file is replaced, the one before is still there, whole."""
-    replace = Path.replace
-    full = ""
-
-    def failing(self: Path, target: Path) -> Path:
-        if Path(target).name == full:
-            raise OSError("no space left on device")
-        return replace(self, target)
-
-    write_report(hostile(), tmp_path)
-    before = {name: (tmp_path / name).read_bytes() for name in FILES}
-    monkeypatch.setattr(Path, "replace", failing)
-    # in the order in which they are written, so that each is still the one before
-    for name in (
-        "results.json",
-        "samples.csv",
-        "results.csv",
-        "report.md",
-        "report.html",
-    ):
-        full = name
-        with pytest.raises(OSError, match="no space left"):
-            write_report(comparison_of([arm_of("serial")], []), tmp_path)
-
-        assert (tmp_path / name).read_bytes() == before[name]
-        assert {path.name for path in tmp_path.iterdir()} == FILES
-
-
 def test_same_records_give_the_same_pages(folder: Path) -> None:
     """A report contains nothing of the clock, the process or the folder."""
     view = bout_view()
 
     assert render_markdown(view) == (folder / "report.md").read_text()
     assert render_html(view, [*bout_plots().values()]) == (folder / "report.html").read_text()
-
-
-def test_same_records_give_the_same_data(tmp_path: Path) -> None:
-    """Neither do the files beside it."""
-    for name in ("one", "two"):
-        write_report(hostile(), tmp_path / name)
-
-    for name in FILES:
-        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
-
-
-def test_json_holds_every_record(folder: Path) -> None:
-    """results.json is the comparison itself."""
-    body = json.loads((folder / "results.json").read_text())
-
-    assert body.pop("schema_version") == Comparison.SCHEMA_VERSION
-    assert body == bout().model_dump(mode="json")
 
 
 def test_csv_parses_back_to_hand_made_figures(folder: Path) -> None:
@@ -252,17 +204,6 @@ def test_traceback_cannot_leave_its_fence(tmp_path: Path) -> None:
     assert "\n`````text\na\n```\n# heading\n````\nb\n`````\n" in text
 
 
-def test_markup_in_records_stays_text_on_a_terminal() -> None:
-    """Rich reads [red] as a colour; in a label it is text."""
-    arm = arm_of("horovod").replace(label="[red]h[/red]", group="[red]h[/red]")
-    run = simple_run("horovod", 1, 1.0).replace(arm=arm.label)
-    terminal = Console(width=120, record=True, file=io.StringIO())
-
-    terminal.print(render_table(comparison_of([arm], [run])))
-
-    assert "[red]h[/red]" in terminal.export_text()
-
-
 @pytest.mark.parametrize("width", [80, 100, 120])
 def test_terminal_table_fits_and_loses_no_digit(width: int) -> None:
     """At every usual width all columns are there; below is what did not run, and why."""
@@ -282,63 +223,12 @@ def test_terminal_table_fits_and_loses_no_digit(width: int) -> None:
         assert line in said
 
 
-def test_terminal_table_is_at_most_100_columns_wide() -> None:
-    """On a wide terminal too, with the longest notes: no interval, a missed target."""
-    longest = arm_of("horovod", controller="mpi")
-    plain = {"label": longest.label, "group": longest.group}
-    arms = [arm_of("horovod").replace(**plain), arm_of("serial")]
-    runs = [
-        simple_run(
-            arm.backend, 1, 0.01 * seconds, number=number, position=2 * number + place
-        ).replace(arm=arm.label)
-        for number, seconds in enumerate((1.0, 1.5))
-        for place, arm in enumerate(arms)
-    ]
-    terminal = Console(width=200, record=True, file=io.StringIO())
-
-    terminal.print(render_table(comparison_of(arms, runs)))
-
-    text = terminal.export_text()
-    assert "no interval" in text and "not reached" in text
-    assert max(len(line.rstrip()) for line in text.splitlines()) <= 100
-
-
-def test_markdown_links_lead_somewhere(folder: Path) -> None:
-    """Every link of report.md is a file beside it."""
-    text = (folder / "report.md").read_text()
-    links = re.findall(r"(?<!\\)\]\(([^)]+)\)", text)
-
-    assert set(links) == FILES - {"report.md"}
-    assert all((folder / link).exists() for link in links)
-
-
 def test_markdown_fits_into_a_comment_on_github(folder: Path) -> None:
     """GitHub allows 65,536 characters; a row for each run is in page and CSV only."""
     text = (folder / "report.md").read_text()
 
     assert len(text) < 65_536
     assert "All 272 runs: see [report.html](report.html) and [results.csv](results.csv)." in text
-
-
-def test_advice_leads_to_its_section(folder: Path) -> None:
-    """From a lost run the reader gets to its cause with one click."""
-    page = (folder / "report.html").read_text().replace("<wbr>", "")
-
-    assert '<a href="#failures">See Failures for the cause.</a>' in page
-
-
-def test_output_of_a_run_is_linked_where_it_is(tmp_path: Path) -> None:
-    """Both pages link a folder of logs that exists, and only name one that does not."""
-    comparison = hostile()
-    failed = next(run for run in comparison.runs if not run.outcome.completed)
-    (tmp_path / failed.log_dir).mkdir(parents=True)
-
-    write_report(comparison, tmp_path)
-
-    assert f"[All output]({failed.log_dir})" in (tmp_path / "report.md").read_text()
-    page = Page((tmp_path / "report.html").read_text())
-    assert ("a", "href", failed.log_dir) in page.attributes
-    assert ("a", "href", comparison.runs[0].log_dir) not in page.attributes
 
 
 def test_contradicting_records_are_refused_and_kept(tmp_path: Path) -> None:
@@ -402,6 +292,99 @@ def _modules(code: str) -> set[str]:
     return set(done.stdout.split())
 
 
-def test_names_get_places_to_break_and_stay_escaped() -> None:
-    """A <wbr> is markup; the name is text."""
-    assert breaks("a_b<c>") == "a_<wbr>b&lt;c&gt;"
+BUSY = Load(wall_s=10.0, cores=2, others_cpu_s=8.0, steal_cpu_s=0.0)
+
+
+def test_breakdown_arms_twins_and_disturbed_rounds_have_rows() -> None:
+    """Every run has a row that says what it is and whether its round counts."""
+    arm = arm_of("horovod", 2)
+    twin = arm.replace(label="horovod ×2 again", group="horovod again", twin_of=arm.label)
+    quick = arm.replace(label="quick", group="quick", ablation="no_reduction")
+    runs = [
+        simple_run("horovod", 2, 1.0, number=number, position=3 * number + place).replace(
+            arm=one.label, load=BUSY if number == 4 else None
+        )
+        for number in range(5)
+        for place, one in enumerate((arm, twin, quick))
+    ]
+    quick_runs = [
+        run.replace(
+            spec=run.spec.replace(ablation="no_reduction", save="record"),
+            records=tuple(
+                one.replace(spec=one.spec.replace(ablation="no_reduction", save="record"))
+                for one in run.records
+            ),
+        )
+        if run.arm == "quick"
+        else run
+        for run in runs
+    ]
+
+    summary = summarize(comparison_of([arm, twin, quick], quick_runs))
+    rows = list(csv.DictReader(io.StringIO(render_csv(summary))))
+
+    assert [row["arm"] for row in rows] == [arm.label, twin.label, quick.label] * 5
+    assert {row["arm"]: row["twin_of"] for row in rows}[twin.label] == arm.label
+    assert {row["arm"]: row["ablation"] for row in rows}["quick"] == "no_reduction"
+    assert [row["round_counts"] for row in rows] == ["yes"] * 12 + ["no"] * 3
+    assert "others used 40 % of its cores" in rows[-1]["disturbed_by"]
+    assert {row["comparable"] for row in rows if row["arm"] == "quick"} == {"no"}
+    assert None not in {value for row in rows for value in row.values()}
+
+
+PAGES = {"report.html", "report.md", "results.csv", "samples.csv"}
+
+
+@pytest.fixture
+def before(tmp_path: Path) -> dict[str, bytes]:
+    """A report that is there already, of something else."""
+    for name in PAGES:
+        (tmp_path / name).write_bytes(b"before")
+    return contents(tmp_path)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file of a folder."""
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "ringside.report.html.render_html",
+        "ringside.report.data.render_csv",
+    ],
+)
+def test_a_page_that_cannot_be_made_leaves_all_as_they_were(
+    where: str, before: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Everything is rendered first; the measurements are kept."""
+
+    def fails(*_: object) -> str:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(where, fails)
+    monkeypatch.setattr("ringside.report.plots.plots_of", lambda view: [])
+
+    with pytest.raises(ZeroDivisionError):
+        write_report(small(), tmp_path)
+
+    results = {"results.json": small().to_json().encode()}
+    assert contents(tmp_path) == {**before, **results}
+
+
+def test_a_full_disk_leaves_all_as_they_were(
+    before: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The largest file is cut, and none of the other new files is seen."""
+
+    def full(_: Comparison) -> Iterator[tuple[str, ...]]:
+        yield ("run",)
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr("ringside.report.data.sample_rows", full)
+
+    with pytest.raises(OSError, match="no space left"):
+        write_pages(small(), tmp_path, digest="d" * 64)
+
+    assert contents(tmp_path) == before

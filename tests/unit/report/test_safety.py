@@ -2,14 +2,12 @@
 
 from pathlib import Path
 
-import pytest
-
 from ringside.drill.cells import RESULT, Cell, Drill
 from ringside.report.blocks import Table
 from ringside.report.markdown import render_markdown
 from ringside.report.sections.safety import safety_section
 from ringside.report.view import view_of
-from ringside_core.specs import Outcome, RefusalError
+from ringside_core.specs import Outcome
 from tests.unit.report.bout import bout
 from tests.unit.stats.factory import spec_of
 
@@ -34,12 +32,6 @@ def kept(folder: Path, *cells: Cell) -> Path:
     )
     (folder / RESULT).write_text(drill.to_json())
     return folder
-
-
-def test_no_drill_no_section(tmp_path: Path) -> None:
-    """Most comparisons have none."""
-    assert list(safety_section(tmp_path)) == []
-    assert list(safety_section(None)) == []
 
 
 def test_faults_that_cost_nothing(tmp_path: Path) -> None:
@@ -67,11 +59,3 @@ def test_it_stands_in_the_report(tmp_path: Path) -> None:
 
     assert "Which is safer?" in text
     assert "| rank-killed | failed |" in text
-
-
-def test_a_drill_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
-    """One message, and no page without it."""
-    (tmp_path / RESULT).write_text("{")
-
-    with pytest.raises(RefusalError, match=r"drill\.json"):
-        list(safety_section(tmp_path))

@@ -8,16 +8,12 @@ import pytest
 
 from ringside.report.data import SAMPLE_COLUMNS, samples_into
 from ringside.stats.run_figures import throughput_examples_s
-from ringside_core.specs import Comparison, Outcome, Trial
+from ringside_core.specs import Comparison
 from tests.unit.report.small import EXAMPLES, small
 from tests.unit.stats.factory import (
     arm_of,
     comparison_of,
-    epoch,
     live_run,
-    record,
-    run_of,
-    spec_of,
 )
 
 
@@ -71,33 +67,6 @@ def test_throughput_follows_from_the_file_alone() -> None:
     assert rate == pytest.approx(3 * EXAMPLES / sum(slowest), rel=1e-12)
 
 
-def test_executions_of_several_steps_and_lost_runs() -> None:
-    """The last execution may be shorter; of a failed run, what it recorded is there."""
-    spec = spec_of("serial", steps_per_execution=4)
-    made = epoch(2.0, step_end_s=[0.5, 1.0, 1.75], steps=10, steps_per_time=4)
-    failed = Outcome(kind="failed", reason="power cut")
-    arm = arm_of("serial")
-    run = run_of(arm, [record(spec, [made], outcome=failed)], outcome=failed)
-
-    rows = table(comparison_of([arm], [run]))
-
-    assert column(rows, "steps") == [4, 4, 2]
-    assert column(rows, "duration_s") == [0.5, 0.5, 0.75]
-    assert column(rows, "execution") == [0, 1, 2]
-    assert {row["counted"] for row in rows} == {"no"}
-
-
-def test_trials_are_samples_too() -> None:
-    """They come first and differ from the runs."""
-    arm = arm_of("serial")
-    run = run_of(arm, [record(spec_of("serial"), [epoch(1.0)])])
-    comparison = comparison_of([arm], [run], trials=[Trial(arm=arm, tuned_from="serial", run=run)])
-
-    kinds = [row["kind"] for row in table(comparison)]
-
-    assert kinds == ["trial", "trial", "run", "run"]
-
-
 def test_of_a_live_run_what_counts_is_what_its_throughput_is_made_of() -> None:
     """Not the beginning of a block, and not the warm-up; the slowest process has the time."""
     run = live_run()
@@ -113,11 +82,3 @@ def test_of_a_live_run_what_counts_is_what_its_throughput_is_made_of() -> None:
 
     assert [*updates.values()] == [10 - 6 + 40 - 6] * 2
     assert 3 * max(updates.values()) / slowest == pytest.approx(throughput_examples_s(run).value)
-
-
-def test_a_label_cannot_break_a_row() -> None:
-    """Quotes, commas and line ends stay inside their field."""
-    arm = arm_of("serial").replace(label='a,"b"\nc')
-    run = run_of(arm, [record(spec_of("serial"), [epoch(1.0)])])
-
-    assert {row["arm"] for row in table(comparison_of([arm], [run]))} == {'a,"b"\nc'}

@@ -1,25 +1,28 @@
-"""What a report says of noise, parts, communication, accuracy, tuning; and if there is none."""
+"""What a report says of noise, communication, accuracy and tuning, and what its tables hold."""
 
-import math
 import statistics
 from dataclasses import replace
 
 import pytest
 
-from ringside.compare.budget import ROUNDS_BEFORE_WIDTH
-from ringside.report.blocks import Terms, Text
-from ringside.report.sections.accuracy import accuracy_section
+from ringside.report.blocks import Folded, Text
 from ringside.report.sections.caveats import caveats
+from ringside.report.sections.communication import (
+    communication_section,
+)
 from ringside.report.sections.definitions import DEFINITIONS
-from ringside.report.sections.noise import NO_TWIN, noise_section
+from ringside.report.sections.noise import noise_section
 from ringside.report.sections.speed import results_section, scaling_section
-from ringside.report.sections.tuning import NOT_TUNED, settings_of, tuning_section
-from ringside.report.source import digest_of
+from ringside.report.sections.tables import efficiency_cell, results_table
+from ringside.report.sections.tuning import settings_of
+from ringside.report.view import view_of
+from ringside.stats.figure import Interval
 from ringside.stats.rounds import RoundsUsed
-from ringside.stats.summary import Summary, summarize
-from ringside_core.specs import Rounds
-from tests.unit.report.bout import bout
+from ringside.stats.summary import Efficiency, summarize
+from ringside_core.specs import Communication, Link
+from tests.unit.report.bout import PARAMETERS, bout
 from tests.unit.report.judged import bare, judged, tables, verdict
+from tests.unit.report.small import small
 from tests.unit.report.views import bout_view
 from tests.unit.stats.factory import arm_of, weak
 
@@ -57,14 +60,6 @@ def test_an_arm_that_differs_from_itself_is_an_alarm() -> None:
     assert "quiet machine" in told[0].advice
 
 
-def test_without_a_twin_there_is_no_noise_floor() -> None:
-    """The page does not claim that there is no noise."""
-    section = noise_section(bare(), judged())
-
-    assert section.answer.startswith(NO_TWIN)
-    assert not section.sure
-
-
 @pytest.mark.parametrize("kept", [True, False])
 def test_disturbed_rounds_are_listed(kept: bool) -> None:
     """Which rounds, why, and whether they are used anyway."""
@@ -84,43 +79,7 @@ def test_disturbed_rounds_are_listed(kept: bool) -> None:
     assert bool(told) is kept
 
 
-def test_interrupted_comparison_says_how_to_go_on() -> None:
-    """It did not end, so there is no reason for its end."""
-    comparison = bare().replace(ended_because="")
-
-    told = [one for one in caveats(comparison, judged()) if "interrupted" in one.what]
-
-    assert "It was interrupted and can be continued." in noise_section(comparison, judged()).answer
-    assert len(told) == 1 and "--resume" in told[0].advice
-
-
-def test_rounds_say_what_was_asked_for() -> None:
-    """At least so many, until so narrow, within so long."""
-    asked = Rounds(least=3, most=40, interval_width=0.05, budget_s=900)
-
-    section = noise_section(bare().replace(asked=asked), judged())
-
-    (facts,) = [block for block in section.blocks if isinstance(block, Terms)]
-    assert dict(facts.items)["Asked for"] == (
-        "at least 3 undisturbed rounds, at most 40, until each interval of interest is at most "
-        "5.0 % wide, within 15 min"
-    )
-    fixed = noise_section(bare().replace(asked=Rounds(least=3, most=6)), judged())
-    (facts,) = [block for block in fixed.blocks if isinstance(block, Terms)]
-    assert dict(facts.items)["Asked for"] == "3 undisturbed rounds, at most 6"
-
-
 # Accuracy, tuning, results, scaling
-
-
-def test_too_few_seeds_give_no_time_to_accuracy() -> None:
-    """MLPerf's rule needs five runs; the cell says so."""
-    comparison = bare()
-
-    section = accuracy_section(comparison, summarize(comparison))
-
-    assert section.answer.startswith("No comparable arm has a time to accuracy: ")
-    assert {row[3].main for row in tables(*section.blocks)[LEARNING].rows} == {"–"}
 
 
 LEARNING = "Time to accuracy, one row for each arm"
@@ -147,11 +106,6 @@ def test_time_to_accuracy_is_the_olympic_mean() -> None:
     assert not any("again" in label for label in rows)
 
 
-def test_untuned_comparison_says_so() -> None:
-    """The page does not suggest that the defaults are the best."""
-    assert tuning_section(bare(), judged()).answer == NOT_TUNED
-
-
 def test_tuned_stands_beside_default_with_its_settings() -> None:
     """Every trial is shown, the failed one with its reason; a trial is one run."""
     section = bout_view().section("tuning")
@@ -171,21 +125,6 @@ def test_tuned_stands_beside_default_with_its_settings() -> None:
     assert settings_of(arm_of("serial")) == "the defaults"
 
 
-def test_results_name_the_highest_throughput() -> None:
-    """Among the comparable arms; it is a geometric mean of the rounds."""
-    comparison = bare()
-    summary = summarize(comparison)
-    rates = [
-        100 / run.records[0].epochs[1].train_s for run in comparison.runs if run.arm == "horovod ×2"
-    ]
-
-    section = results_section(summary)
-
-    mean = math.exp(statistics.fmean(map(math.log, rates)))
-    assert f"The highest throughput is {mean:.0f} examples/s [" in section.answer
-    assert section.answer.endswith(", of horovod ×2.")
-
-
 @pytest.mark.parametrize(
     ("scaling", "held"),
     [("strong", "the global batch is the same"), ("weak", "the batch of each replica is the same")],
@@ -200,21 +139,6 @@ def test_strong_and_weak_scaling_are_kept_apart(scaling: str, held: str) -> None
     assert "of 2 × serial" in section.answer
 
 
-def test_dear_clock_is_a_caveat() -> None:
-    """If Ringside's own observers take more than 2 % of a step."""
-    summary = judged()
-    spread = summary.arms[0].throughput
-    assert spread is not None
-    dear = replace(spread, value=0.031)
-    row = replace(summary.arms[0], spreads={**summary.arms[0].spreads, "clock_share": dear})
-
-    told = caveats(bare(), replace(summary, arms=(row, *summary.arms[1:])))
-
-    assert any("serial (3.1 %)" in one.what for one in told)
-    assert summary.arms[0].spreads["clock_share"].value is None
-    assert not any("own clock" in one.what for one in caveats(bare(), summary))
-
-
 # The whole
 
 
@@ -224,20 +148,6 @@ def test_every_section_begins_with_its_answer() -> None:
 
     assert all(one.answer.endswith((".", "?")) and "\n" not in one.answer for one in sections)
     assert len({one.name for one in sections}) == len(sections)
-
-
-def test_every_caveat_says_what_to_do() -> None:
-    """A warning without advice is noise."""
-    assert bout_view().caveats
-    assert all(one.advice.endswith(".") for one in bout_view().caveats)
-
-
-def test_digest_of_the_samples_is_in_the_environment() -> None:
-    """So a report cannot be shown with other records."""
-    (facts,) = bout_view().section("environment").blocks
-
-    assert isinstance(facts, Terms)
-    assert ("Digest of the raw samples", digest_of(bout().to_json().encode())) in facts.items
 
 
 # Of a cell, of a word, of the metric's own name, and of hosts, which this comparison does not have.
@@ -254,59 +164,86 @@ def test_every_term_that_is_defined_is_in_the_report() -> None:
     assert {term for term in terms if term.lower() not in report} == GENERAL_TERMS
 
 
-def test_the_definition_of_a_width_has_the_rounds_of_the_code() -> None:
-    """As many as must count before a narrow interval ends a comparison."""
-    (meaning,) = (meaning for term, meaning in DEFINITIONS if term == "interval of interest")
+def test_an_efficiency_has_its_unit_and_its_base() -> None:
+    """Value and interval are percentages of the arm that is named."""
+    (row, *_) = judged().arms
+    value = Efficiency(0.871, interval=Interval(0.844, 0.902), base="serial ×9")
 
-    assert f"Once {ROUNDS_BEFORE_WIDTH} rounds count" in meaning
+    cell = efficiency_cell(value, row, "none")
 
-
-def test_every_kind_of_number_is_defined() -> None:
-    """Every column head has a definition."""
-    text = " ".join(f"{term} {meaning}" for term, meaning in DEFINITIONS).lower()
-
-    for word in (
-        "examples/s",
-        "efficiency",
-        "p50",
-        "p95",
-        "p99",
-        "rank skew",
-        "clock",
-        "sure to be seen",
-        "gradients:",
-        "in one piece",
-        "elements of the sums",
-        "cores in use",
-        "shared cores",
-        "threads",
-        "wall time",
-        "paid once",
-        "seeds:",
-        "epochs to target:",
-        "noise floor",
-        "disturbed",
-        "bus bandwidth",
-        "α",
-        "exposed",
-        "time to accuracy",
-        "peak memory",
-        "s / 1000 examples",
-        "start-up",
-        "trial",
-        "digest",
-        "p, adjusted",
-        "of the ceiling",
-    ):
-        assert word in text, word
+    assert (cell.main, cell.note) == ("87 %", "[84, 90] % of serial ×9")
 
 
-def test_an_interval_that_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pair without an interval counts as infinitely wide."""
-    widest = ("horovod ×2 against serial", float("inf"))
-    monkeypatch.setattr(Summary, "widest_of_interest", lambda _: widest)
+def test_the_reason_of_a_missing_interval_stands_once_below() -> None:
+    """A cell only says how many rounds there were."""
+    comparison = bare(rounds=2)
+    summary = summarize(comparison)
 
-    section = noise_section(bout(), bout_view().summary)
+    table = results_table(summary)
+    section = results_section(summary)
 
-    facts = [item for block in section.blocks if isinstance(block, Terms) for item in block.items]
-    assert ("Widest interval of interest", "not there yet: horovod ×2 against serial") in facts
+    assert {row[2].note.partition("] ")[2] for row in table.rows} == {"n=2, no interval"}
+    reason = "Where there is no interval: 2 rounds: too few for an interval, 3 are needed."
+    assert section.blocks.count(Text(reason)) == 1
+
+
+def test_all_that_was_run_is_in_the_lead() -> None:
+    """Runs are not arms × rounds: one arm ran twice, and some are breakdown runs."""
+    diagnostic = sum(arm.for_breakdown for arm in bout().arms)
+
+    assert f"15 arms × 8 rounds, 1 of them twice, {diagnostic} breakdown arms on" in (
+        bout_view().lead
+    )
+    assert "3 arms × 4 rounds on" in view_of(small()).lead
+
+
+def measured() -> Communication:
+    """Of the made-up comparison."""
+    found = bout().communication
+    assert found is not None
+    return found
+
+
+def test_bytes_and_time_of_an_arm() -> None:
+    """4 bytes a weight, 8.3 were counted; between two ranks t(n) = 90 µs + n · 0.9 ns over Gloo."""
+    section = bout_view().section("communication")
+    rows = {row[0].main: row for row in tables(*section.blocks)["Communication of each arm"].rows}
+
+    gradients, sent, time = (cell.main for cell in rows["horovod ×2"][1:4])
+    assert gradients == f"{4 * PARAMETERS:,}"
+    assert int(sent.replace(",", "")) == pytest.approx(8.3 * PARAMETERS, rel=1e-2)
+    assert float(time) == pytest.approx(1e3 * (90e-6 + 4 * PARAMETERS * 0.9e-9), rel=0.15)
+    assert rows["mirrored ×2"][3].main == rows["parameter_server ×2"][3].main == "–"
+
+
+def test_between_hosts_the_link_is_told() -> None:
+    """Each link is shown, and each time with the least that the slowest link allows."""
+    links = tuple(
+        Link(sender=a, receiver=b, bytes=rate, seconds=8.0)
+        for a, b, rate in (("one", "two", 4 * 10**9), ("two", "one", 3 * 10**9))
+    )
+    found = measured().replace(hosts=("one", "two"), links=links)
+
+    section = communication_section(bare().replace(communication=found), judged(), None)
+
+    said = " ".join(block.text for block in section.blocks if isinstance(block, Text))
+    assert "one to two 4 Gbit/s; two to one 3 Gbit/s" in said
+    (folded,) = (block for block in section.blocks if isinstance(block, Folded))
+    share = tables(*folded.blocks)["Every size of every all-reduce"].rows[8][-1]
+    timing = found.stacks[0].timings[8]
+    mean_s = sum(map(sum, timing.seconds)) / 10
+    # Between two: as many bytes as the array has, over the slower link.
+    percent = 100 * 8 * timing.size_bytes / 3e9 / mean_s
+    assert share.main.split() == [f"{percent:.0f}", "%"] and share.bad == (percent > 105)
+
+
+def test_wrong_elements_are_shouted() -> None:
+    """An all-reduce with wrong results is none."""
+    first, *others = measured().stacks
+    broken = first.replace(timings=(first.timings[0].replace(wrong=3), *first.timings[1:]))
+    found = measured().replace(stacks=(broken, *others))
+
+    section = communication_section(bare().replace(communication=found), judged(), None)
+
+    assert "3 ELEMENTS WERE WRONG" in section.answer
+    assert not section.sure

@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 
 from ringside.report.blocks import Caveat
-from ringside.report.sections.failures import failures, tail
+from ringside.report.sections.failures import failures
 from ringside.report.sections.tables import results_table
 from ringside.report.view import view_of
 from ringside_core.specs import Comparison, Outcome, Run
 from tests.unit.report.bout import bout
 from tests.unit.report.proofs import verified
 from tests.unit.report.small import small
-from tests.unit.report.views import bout_view
 from tests.unit.stats.factory import (
     MACHINE,
     arm_of,
@@ -154,14 +153,9 @@ def test_lost_runs_are_a_caveat() -> None:
     [
         (one_run("horovod", 4), "horovod ×4 (4 replicas on 2 cores)"),
         (
-            one_run("mirrored", 4, cores=(0, 1)),
-            "mirrored ×4 (4 replicas on 2 cores)",
-        ),
-        (
             one_run("mirrored", 2, cores=(0, 1), spec={"resources": {"cores_per_replica": 2}}),
             "mirrored ×2 (2 replicas × 2 on 2 cores)",
         ),
-        (one_run("horovod", 2, cores=(0,)), "horovod ×2 (2 replicas on 1 core)"),
         (
             one_run("horovod", 2, cores=(0, 1), spec={"resources": {}}),
             "horovod ×2 (not pinned: 2 processes, each free on 2 cores)",
@@ -171,23 +165,6 @@ def test_lost_runs_are_a_caveat() -> None:
 def test_over_subscription_is_a_caveat(run: Run, words: str) -> None:
     """More is asked of the machine than it has, in any process model."""
     assert words in caveats_of([run])
-
-
-def test_servers_that_share_the_workers_cores_are_a_caveat() -> None:
-    """A parameter-server arm runs two processes more on the same cores."""
-    text = told(bout_view().caveats)
-
-    assert "parameter_server ×2 (4 processes on 2 cores)" in text
-    assert "asynchronous. A step is one worker's batch" in text
-    assert "It also has 2 processes without a replica, which count too." in text
-
-
-def test_processes_on_their_own_cores_are_no_caveat() -> None:
-    """Two ranks on two cores, or one process with two replicas on two cores."""
-    assert "More replicas or processes than cores" not in caveats_of([one_run("horovod", 2)])
-    assert "More replicas or processes than cores" not in caveats_of(
-        [one_run("mirrored", 2, cores=(0, 1))]
-    )
 
 
 def test_cores_of_two_hosts_are_added() -> None:
@@ -202,14 +179,6 @@ def test_cores_of_two_hosts_are_added() -> None:
 
     assert "More replicas or processes than cores" not in text
     assert "2 hosts: bench-1 and bench-2" in text
-
-
-def test_nothing_pinned_is_a_caveat() -> None:
-    """One replica on all cores is no base for N replicas."""
-    free = one_run("serial", cores=(0, 1), spec={"resources": {}})
-
-    assert "No replica was pinned" in caveats_of([free])
-    assert "No replica was pinned" not in caveats_of([one_run("serial")])
 
 
 @pytest.mark.parametrize(
@@ -229,16 +198,6 @@ def test_unlike_machines_are_a_caveat(changes: dict[str, Any], words: str) -> No
     assert words in caveats_of([run.replace(records=records)])
 
 
-def test_other_caveats() -> None:
-    """One epoch and GPUs are each reported."""
-    no_ledger = [epoch(1.0, ledger=None)]
-    short = run_of(arm_of("serial"), [record(spec_of("serial"), no_ledger)])
-
-    text = caveats_of([short], machine=MACHINE.replace(gpus=("A100",)))
-    assert "Use at least 2 epochs" in text
-    assert "With a GPU a step ends for the clock when its launch returns" in text
-
-
 def test_unequal_threads_of_either_kind_are_a_caveat() -> None:
     """Both thread pools count for each replica."""
     resources = {"cores_per_replica": 1, "intra_op_threads": 1, "inter_op_threads": 1}
@@ -251,16 +210,6 @@ def test_unequal_threads_of_either_kind_are_a_caveat() -> None:
     assert "number of TensorFlow's threads" not in text(wide)
     assert "number of TensorFlow's threads" in text({**wide, "inter_op_threads": 1})
     assert "number of TensorFlow's threads" in text({**wide, "intra_op_threads": 1})
-
-
-@pytest.mark.parametrize(("rule", "said"), [("linear", True), ("none", False)])
-def test_a_rate_of_the_whole_batch_for_its_parts_is_a_caveat(rule: str, said: bool) -> None:
-    """An asynchronous arm makes R times as many updates, each from 1/R of the batch."""
-    run = one_run("parameter_server", 2, spec={"learning_rate_rule": {"rule": rule}})
-
-    text = caveats_of([run])
-
-    assert ("2× as many updates, each from 1/2 of the batch" in text) is said
 
 
 def test_a_clean_comparison_has_no_caveat() -> None:
@@ -322,24 +271,6 @@ def test_failure_without_a_record_shows_the_end_of_the_logs(tmp_path: Path) -> N
     assert lines.splitlines()[-1] == "�"
 
 
-def test_failure_of_a_run_shows_its_own_traceback() -> None:
-    """If no process left one."""
-    (failure,) = failures(failing(traceback="Traceback\nboom\n"), None)
-
-    assert failure.lines == (("run", "Traceback\nboom"),)
-
-
-def test_failure_begins_with_what_explains_it() -> None:
-    """The launcher's own choice of output comes before tracebacks of other ranks."""
-    comparison = bout()
-    runs = tuple(run.replace(last_lines=("Killed", "")) for run in comparison.runs)
-
-    (failure,) = failures(comparison.replace(runs=runs), None)
-
-    assert failure.lines[0] == ("the process that explains it", "Killed")
-    assert failure.lines[1][0] == "rank-1"
-
-
 @pytest.mark.parametrize("log_dir", ["../secret", "/etc", "", "runs/../../secret"])
 def test_logs_outside_of_the_folder_are_not_read(tmp_path: Path, log_dir: str) -> None:
     """A record cannot make a report show or link a file from elsewhere."""
@@ -351,8 +282,3 @@ def test_logs_outside_of_the_folder_are_not_read(tmp_path: Path, log_dir: str) -
 
     assert failure.lines == ()
     assert failure.link == ""
-
-
-def test_tail_keeps_the_last_lines() -> None:
-    """The error is at the end."""
-    assert tail("\n".join(map(str, range(100)))).split() == [str(n) for n in range(88, 100)]

@@ -5,17 +5,12 @@ from dataclasses import replace
 import pytest
 
 from ringside.report.words import (
-    efficiency,
-    outcome_of,
     range_of,
     ratio_between,
-    said,
     times,
-    why_no_interval,
     with_interval,
 )
 from ringside.stats.figure import Figure, Interval, Spread
-from ringside_core.specs import Outcome
 from tests.unit.report.judged import verdict
 
 
@@ -31,21 +26,6 @@ from tests.unit.report.judged import verdict
 def test_range(spread: Spread, text: str) -> None:
     """It always has n; a single run has no range; both ends are as precise as the median."""
     assert range_of(spread) == text
-
-
-def test_range_is_scaled_like_its_median() -> None:
-    """If bytes are shown in GiB, so is their range."""
-    assert (
-        range_of(Spread(2**31, n=3, of=3, lowest=2**30, highest=2**32), scale=2**-30)
-        == "[1.00–4.00] n=3"
-    )
-
-
-def test_percent() -> None:
-    """An efficiency above 1 is shown as it is."""
-    assert efficiency(Figure(0.874)) == "87 %"
-    assert efficiency(Figure(1.204)) == "120 %"
-    assert efficiency(Figure(None)) == "–"
 
 
 @pytest.mark.parametrize(
@@ -73,30 +53,6 @@ def test_a_figure_has_an_interval_or_says_that_it_has_none(
 ) -> None:
     """An interval has a comma, a range a dash; the reason for none is said elsewhere."""
     assert with_interval(figure) == cell
-
-
-def test_reasons_of_missing_intervals_are_said_once() -> None:
-    """Nothing is said of a value that is missing or has its interval."""
-    few = Figure(3.5, "2 rounds: too few", n=2)
-    absent = Figure(None, "no run")
-
-    assert why_no_interval([few, few, absent]) == "Where there is no interval: 2 rounds: too few."
-    assert why_no_interval([absent, Figure(1.0, interval=Interval(0.9, 1.1), n=8)]) == ""
-    assert said(few, "ms") == "3.50 ms (2 rounds: too few)"
-
-
-@pytest.mark.parametrize(
-    ("outcome", "text"),
-    [
-        (Outcome(kind="completed"), "completed"),
-        (Outcome(kind="refused", reason="needs a GPU"), "refused: needs a GPU"),
-        (Outcome(kind="failed", error_class="OSError", reason="gone"), "failed: OSError: gone"),
-        (Outcome(kind="hung", after_s=300, reason="no step"), "hung after 300 s: no step"),
-    ],
-)
-def test_outcome(outcome: Outcome, text: str) -> None:
-    """Without brackets, unlike in a log."""
-    assert outcome_of(outcome) == text
 
 
 def test_ratio_has_as_many_decimals_as_its_interval_bears() -> None:

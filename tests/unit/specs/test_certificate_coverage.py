@@ -52,24 +52,6 @@ def test_what_cannot_run_in_float64_is_said() -> None:
     assert "float64, because it names float32; " in one.coverage.partition("Not covered")[2]
 
 
-def test_what_a_gpu_does_with_float32_is_said() -> None:
-    """It is timed with fewer bits than were certified."""
-    one = certificate(arm_of("horovod", 2), by_design=())
-
-    assert "TensorFloat-32" in one.replace(on_gpus=True).coverage.partition("Not covered")[2]
-    assert "TensorFloat-32" not in one.coverage
-
-
-def test_half_precision_is_said() -> None:
-    """So is what of it nobody looks at."""
-    one = certificate(arm_of("horovod", 2), by_design=())
-    single = answered("float32 single updates").replace(by_step=(deviation(0.0, 20),), bits=16)
-    line = one.replace(checks=(*one.checks, single)).coverage
-
-    assert "each one by itself in 16 bits" in line
-    assert "how a loss scale changes" in line.partition("Not covered")[2]
-
-
 @pytest.mark.parametrize(("hidden", "said"), [(0.1, False), (20.0, True)])
 def test_what_rounding_hides_in_single_updates_is_said(hidden: float, said: bool) -> None:
     """They passed, and with so much hidden that it says little of weights."""

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ringside_core.specs import RefusalError, RunSpec, Topology, backend_options
+from ringside_core.specs import RefusalError
 from ringside_core.specs.keras_version import SWITCH, chosen_version, version_of
 from ringside_core.workloads.registry import keras_of
 
@@ -54,16 +54,6 @@ def test_both_are_refused_with_their_lines(tmp_path: Path) -> None:
         version_of(tmp_path / "program.py")
 
 
-def test_a_module_is_found_as_python_would(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the working folder first."""
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "nets.py").write_text("import keras\n")
-    monkeypatch.chdir(tmp_path)
-
-    assert keras_of("mine.nets:model") == 3
-    assert keras_of("digits") is None
-
-
 @pytest.mark.parametrize(("value", "version"), [("0", 3), ("1", 2), ("True", 2), (None, 2)])
 def test_the_switch_of_tensorflow_decides_in_a_process(
     value: str | None, version: int, monkeypatch: pytest.MonkeyPatch
@@ -77,34 +67,3 @@ def test_the_switch_of_tensorflow_decides_in_a_process(
     if value is None:
         with pytest.raises(ImportError, match="above `import tensorflow`"):
             chosen_version(imported=True)
-
-
-def spec(**changes: object) -> RunSpec:
-    """A run of Keras 3 of two replicas."""
-    backend = str(changes.get("backend", "mirrored"))
-    several = backend == "mirrored"
-    fields: dict[str, object] = {
-        "backend": backend,
-        "options": backend_options(backend, {}),
-        "topology": Topology(replicas_per_process=2) if several else Topology(processes_per_host=2),
-        "global_batch": 8,
-        "epochs": 1,
-        "keras": 3,
-        "trained_by": "loop",
-    }
-    return RunSpec(**{**fields, **changes})
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"backend": "multi_worker_mirrored", "trained_by": "fit"}, "Leave out --trained-by"),
-        ({"keras": 2, "as_shipped": True}, "legacy Keras, which is right as it comes"),
-        ({"backend": "horovod", "as_shipped": True}, "does not work on Keras 3"),
-    ],
-)
-def test_what_keras_3_cannot_do_is_refused(changes: dict[str, object], words: str) -> None:
-    """Before anything starts."""
-    assert spec(trained_by="fit").keras == 3
-    with pytest.raises(RefusalError, match=words):
-        spec(**changes)

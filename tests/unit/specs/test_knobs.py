@@ -24,10 +24,8 @@ OTHER = {  # a value of each knob of an arm that is not its default, as typed
     "jit_compile": "true",
     "keras": "3",
     "policy": "mixed_bfloat16",
-    "prefetch": "7",
     "intra_op_threads": "3",
     "inter_op_threads": "3",
-    "as_shipped": "true",
 }
 EVERY = list(knobs(RunSpec))
 PER_ARM = [knob for knob in EVERY if knob.knob.per_arm]
@@ -95,9 +93,9 @@ def test_a_knob_has_its_flag(knob: KnobField) -> None:
 @pytest.mark.parametrize("knob", PER_ARM, ids=lambda knob: knob.name)
 def test_an_arm_may_set_it(knob: KnobField) -> None:
     """After the backend's name; its run then has that value."""
-    backend = "mirrored:keras=3" if knob.name == "as_shipped" else "mirrored"
     plain, arm = (
-        parse_arms(text, "1")[-1] for text in (backend, f"{backend}:{knob.name}={OTHER[knob.name]}")
+        parse_arms(text, "1")[-1]
+        for text in ("mirrored", f"mirrored:{knob.name}={OTHER[knob.name]}")
     )
     spec = spec_from_flags(Surroundings(), backend="serial", save="record", cores_per_replica=1)
     shared = Shared.from_run(spec)
@@ -116,20 +114,16 @@ def test_settings_are_the_knobs_of_arms() -> None:
 VALUES: dict[str, Any] = {
     "workload": "synthetic", "data_dir": "d", "epochs": 9, "gradient_accumulation_steps": 2,
     "workload_option": {"a": 1}, "learning_rate_rule": "sqrt", "precision": "float64",
-    "shard": "file", "cache": False, "shuffle": False, "shuffle_buffer": 9, "parallel_map": 9,
-    "interleave_files": 9, "filter": "m:f", "prefetch": 9, "cores_per_replica": 9,
-    "steps_per_execution": 2, "jit_compile": True, "trained_by": "loop", "keras": 3,
+    "cores_per_replica": 9, "steps_per_execution": 2, "jit_compile": True, "keras": 3,
     "policy": "mixed_bfloat16",
 }  # fmt: skip
-# Or the spec is refused.
-WITH: dict[str, dict[str, Any]] = {"shard": {"cache": False}, "keras": {"trained_by": "loop"}}
 
 
 @pytest.mark.parametrize("name", VALUES)
 def test_a_flag_reaches_the_spec(name: str) -> None:
     """In the field of its knob."""
     typed = ["a=1"] if name == "workload_option" else VALUES[name]
-    flags = {"epochs": 2, **WITH.get(name, {}), name: typed}
+    flags = {"epochs": 2, name: typed}
 
     spec = spec_from_flags(Surroundings(), backend="serial", **flags)
 
@@ -143,9 +137,7 @@ def test_runs_that_are_compared_must_share_it(name: str) -> None:
     arms = parse_arms("mirrored", "1")
     base = spec_from_flags(Surroundings(), backend="serial", save="record", epochs=2)
     first, second = (Shared.from_run(base).spec_of(arm) for arm in arms)
-    second = second.replace(
-        **with_values(RunSpec, {name: VALUES[name], **WITH.get(name, {})}, second)
-    )
+    second = second.replace(**with_values(RunSpec, {name: VALUES[name]}, second))
     runs = [
         run_of(arm, [record(spec, [epoch(1.0)] * 2)], position=position)
         for position, (arm, spec) in enumerate(zip(arms, (first, second), strict=True))
@@ -156,12 +148,12 @@ def test_runs_that_are_compared_must_share_it(name: str) -> None:
 
 
 def test_every_shared_knob_was_asked() -> None:
-    """Seeds differ by round, threads by process; warm-up needs a rule, as_shipped Keras 3."""
+    """Seeds differ by round, threads by process; warm-up needs a rule."""
     others = {knob.name for knob in knobs(TrainingSpec)} - set(VALUES)
     of_scripts = {"authors_batch"}
 
     assert others - of_scripts == {
-        *("seed", "intra_op_threads", "inter_op_threads", "warmup_epochs", "as_shipped")
+        *("seed", "intra_op_threads", "inter_op_threads", "warmup_epochs")
     }
 
 

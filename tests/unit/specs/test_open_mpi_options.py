@@ -6,11 +6,6 @@ from ringside.compare.tuning import candidates
 from ringside_core.specs import Arm, HorovodOptions, RefusalError
 
 
-def test_what_is_left_open_is_left_to_open_mpi() -> None:
-    """Default arms run as most users of Horovod run it."""
-    assert HorovodOptions(controller="mpi").open_mpi_environment == {}
-
-
 def test_what_is_chosen_is_said_as_open_mpi_reads_it() -> None:
     """Through the environment variable of its parameter."""
     flags = HorovodOptions(controller="mpi", btl_tcp_flags=9)

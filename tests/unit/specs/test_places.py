@@ -34,19 +34,13 @@ def test_a_hostfile_may_hold_comments_and_empty_lines() -> None:
     [
         ("a slots=0", "at least 1"),
         ("a slots=x", "at least 1"),
-        ("a slots=²", "at least 1"),
         ("a slots=٣", "at least 1"),
-        ("a slots=99999999999999999999", "at most 1,000,000"),
         ("a slots=" + "9" * 5000, "at most 1,000,000"),
         ("a:2", "Write `a slots=2`"),
-        ("a:", "Write `a slots=1`"),
         ("-V slots=2", "begin with a letter or a digit"),
-        (".a", "begin with a letter or a digit"),
         ("a..b slots=2", "1 to 63 characters"),
         ("b." + "a" * 64, "1 to 63 characters"),
         ("a slots=1\na slots=2", "once"),
-        ("a slots = 2", "host slots=N"),
-        ("a b", "host slots=N"),
         ("# nothing\n", "at least one host"),
     ],
 )
@@ -58,17 +52,10 @@ def test_a_wrong_hostfile_is_refused(text: str, words: str) -> None:
     assert "hosts.txt" in str(refused.value)
 
 
-@pytest.mark.parametrize("name", ["a", "7", "A.b-c_d.", "10.0.0.1", "a" * 63 + ".b"])
-def test_names_of_hosts(name: str) -> None:
-    """Names with or without a domain, and addresses, are used unchanged."""
-    assert parse_hostfile(f"{name} slots=2") == (Host(name=name, slots=2),)
-
-
 @pytest.mark.parametrize(
     ("text", "words"),
     [
         ("fe80::1", "by its name or its IPv4 address"),
-        ("[2001:db8::1] slots=2", "by its name or its IPv4 address"),
         ("::1", "by its name or its IPv4 address"),
         ("node1\nNode1", "may stand in a hostfile once"),
     ],
@@ -86,30 +73,18 @@ def test_processes_fill_hosts_in_order() -> None:
     assert assign_slots(hosts, 3) == (Host(name="a", slots=2), Host(name="b", slots=1))
 
 
-def test_more_replicas_than_slots_are_refused() -> None:
-    """The message says how many slots there are."""
-    with pytest.raises(RefusalError, match="5 replicas, 4 slots on a"):
-        assign_slots(parse_hostfile("a slots=4"), 5)
-
-
 @pytest.mark.parametrize(
     ("text", "words"),
     [
         ("{", "must be JSON"),
-        ("{}", "a `cluster` and a `task`"),
         (tf_config({"worker": ["a:1"]}, index=1), "inside the cluster"),
-        (tf_config({"worker": ["a:1"]}, index=-1), "inside the cluster"),
         (tf_config({"worker": ["a:1"]}, index="x"), "must be a number"),
-        (tf_config({"worker": ["a:1"]}, index="²"), "must be a number"),
         (tf_config({"worker": ["a"]}), "host:port"),
-        (tf_config({"worker": ["a:²"]}), "host:port"),
         (tf_config({"worker": ["a:" + "9" * 5000]}), "host:port"),
-        (tf_config({"worker": ["a:1", "a:1"]}), "twice"),
         (tf_config({"worker": "a:1"}), "list of addresses"),
         (tf_config({"workers": ["a:1"]}), "chief, worker and ps"),
         (tf_config({"worker": ["a:1"], "ps": ["a:2"]}), "must have a `chief`"),
         (tf_config({"chief": ["a:1"], "ps": ["a:2"]}, kind="ps"), "at least one `worker`"),
-        (tf_config({"worker": ["a:1"]}, kind="boss"), "chief, worker or ps"),
     ],
 )
 def test_a_broken_tf_config_is_refused(text: str, words: str) -> None:
@@ -176,7 +151,6 @@ def test_surroundings_are_read(
     "env",
     [
         {"HOROVOD_RANK": "0"},
-        {"OMPI_COMM_WORLD_RANK": "x"},
         {
             "HOROVOD_RANK": "²",
             "HOROVOD_SIZE": "4",
@@ -237,21 +211,15 @@ def node_a(nodelist: str) -> tuple[str, ...]:
         ({**PMI, "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2"}, "1 of 2 of MPICH or Intel MPI"),
         ({"PMI_ID": "1", "PMI_PORT": "a:1", "MPI_LOCALRANKID": "1"}, "1 of MPICH or Intel MPI"),
         ({**PMI, "PALS_RANKID": "1", "PALS_LOCAL_RANKID": "0"}, "1 of 2 of Cray PALS"),
-        ({"PALS_RANKID": "0"}, "0 of Cray PALS"),
         ({"ALPS_APP_PE": "3"}, "3 of Cray ALPS"),
         ({"MV2_COMM_WORLD_RANK": "0", "MV2_COMM_WORLD_SIZE": "8"}, "0 of 8 of MVAPICH2"),
-        ({**PMI, "FLUX_TASK_RANK": "1", "FLUX_JOB_SIZE": "2"}, "1 of 2 of Flux"),
         ({"JSM_NAMESPACE_RANK": "1", "JSM_NAMESPACE_SIZE": "2"}, "1 of 2 of jsrun"),
-        ({"MPI_RANKID": "1", "MPI_NRANKS": "2"}, "1 of 2 of Platform MPI"),
-        ({"MPT_MPI_RANK": "1"}, "1 of HPE MPT"),
         ({"PMIX_RANK": "1", "PMIX_NAMESPACE": "x"}, "1 of PMIx"),
         ({**TORCH, "LOCAL_RANK": "0", "TORCHELASTIC_RUN_ID": "none"}, "0 of 2 of torchrun"),
-        ({**TORCH, "MASTER_ADDR": "a"}, "0 of 2 of torchrun or its like"),
         # Within a step of Slurm that did not start these processes itself.
         ({**ONE_TASK, **PMI}, "1 of 2 of MPICH"),
         ({**SRUN, "PMI_RANK": "3", "PMI_SIZE": "4"}, "3 of 4 of MPICH"),
         ({**SRUN, **TORCH, "WORLD_SIZE": "8", "TORCHELASTIC_RUN_ID": "7"}, "0 of 8 of torchrun"),
-        ({**ONE_TASK, **TORCH}, "0 of 2 of torchrun"),
     ],
 )
 def test_a_launcher_that_is_not_served_is_refused(env: dict[str, str], words: str) -> None:
@@ -268,11 +236,8 @@ def test_a_launcher_that_is_not_served_is_refused(env: dict[str, str], words: st
         ({"PMI_RANK": "0", "PMI_SIZE": "1"}, "alone", (0, 1)),
         ({"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0"}, "alone", (0, 1)),
         ({"RANK": "gold", "WORLD_SIZE": "large"}, "alone", (0, 1)),
-        ({"RANK": "3"}, "alone", (0, 1)),
-        ({"PMI_RANK": "", "PMI_SIZE": ""}, "alone", (0, 1)),
         (SRUN, "slurm", (1, 2)),
         ({**SRUN, **PMI}, "slurm", (1, 2)),  # srun --mpi=pmi2
-        ({**SRUN, "PMIX_RANK": "1"}, "slurm", (1, 2)),  # srun --mpi=pmix
         ({**SRUN, **PMI, "PALS_RANKID": "1"}, "slurm", (1, 2)),  # srun --mpi=cray_shasta
         ({**SRUN, **TORCH}, "slurm", (1, 2)),  # which a batch script exports to all tasks
         ({**ONE_TASK, "PMIX_RANK": "0"}, "alone", (0, 1)),  # srun --pty bash

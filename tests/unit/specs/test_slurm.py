@@ -130,13 +130,6 @@ def test_a_batch_shell_is_no_task() -> None:
     assert read_surroundings(env, three_nodes).kind == "alone"
 
 
-def test_a_step_of_one_task_is_alone() -> None:
-    """A shell by `srun --pty bash`."""
-    env = task(0) | {"SLURM_STEP_NUM_TASKS": "1", "SLURM_STEP_TASKS_PER_NODE": "1"}
-
-    assert read_surroundings(env, three_nodes).kind == "alone"
-
-
 @pytest.mark.parametrize(
     ("env", "kind"),
     [
@@ -177,19 +170,3 @@ def test_broken_surroundings_are_refused(env: dict[str, str], words: str) -> Non
     """One message shows what was received."""
     with pytest.raises(RefusalError, match=words):
         read_surroundings(env, three_nodes)
-
-
-@pytest.mark.parametrize(("servers", "needed"), [(3, 5), (4, 6)])
-def test_no_task_left_to_work(servers: int, needed: int) -> None:
-    """Of four tasks, at most two can be servers: one coordinates and one trains."""
-    here = read_surroundings(task(0), three_nodes)
-
-    with pytest.raises(RefusalError, match=f"4 tasks, servers={servers}.*--ntasks={needed} "):
-        here.placed("parameter_server", servers=servers)
-
-
-def test_a_backend_in_one_process_is_left_as_it_is() -> None:
-    """The backend itself refuses the four processes."""
-    here = read_surroundings(task(0), three_nodes)
-
-    assert here.placed("mirrored") == here

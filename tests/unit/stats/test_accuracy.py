@@ -68,19 +68,6 @@ def test_fastest_and_slowest_are_dropped() -> None:
     assert row.epochs_to_target == pytest.approx((3 + 4 + 5) / 3)
 
 
-def test_time_is_start_up_and_epochs_at_their_speed() -> None:
-    """From known start-up, epochs and speed the same values come out and add up exactly."""
-    runs = [run_to(SERIAL, 3 + k % 2, k, startup_s=7.0, s_per_epoch=1.5) for k in range(6)]
-
-    row = row_of(comparison_of([SERIAL], runs), "serial")
-
-    # 11.5 s and 13 s, three times each; dropped is one of either.
-    assert row.epochs_to_target == pytest.approx(3.5)
-    assert row.s_per_epoch == pytest.approx(1.5)
-    assert row.startup_s == pytest.approx(7.0)
-    assert row.time_s.value == pytest.approx(7.0 + 3.5 * 1.5)
-
-
 def test_the_mean_is_trimmed_and_has_no_interval() -> None:
     """One of nine is cut off at each end, as in scipy; the rule has no interval."""
     values = np.random.default_rng(1).lognormal(2, 0.3, 9)
@@ -112,28 +99,6 @@ def test_no_mean_without_enough_runs_that_all_reached_it(
     assert (row.epochs_to_target, row.s_per_epoch, row.startup_s) == (None, None, None)
 
 
-def test_a_failed_run_did_not_reach_it() -> None:
-    """It was started, so it counts, even if its records say that it met the target."""
-    runs = [run_to(SERIAL, 3, number) for number in range(6)]
-    runs[2] = runs[2].replace(outcome={"kind": "failed", "reason": "boom"})
-
-    row = row_of(comparison_of([SERIAL], runs), "serial")
-
-    assert (row.reached, row.of, row.time_s.reason) == (5, 6, "5 of 6 reached it")
-
-
-def test_a_workload_without_target_says_so() -> None:
-    """The reason differs from that of a target that is not reached."""
-    runs = [
-        run.replace(records=[one.replace(quality_target=None) for one in run.records])
-        for run in (run_to(SERIAL, 3, number) for number in range(5))
-    ]
-
-    row = row_of(comparison_of([SERIAL], runs), "serial")
-
-    assert row.time_s.reason == "the workload has no target"
-
-
 def test_disturbed_rounds_are_left_out() -> None:
     """A sixth run, twice as slow because of other processes, does not count."""
     busy = Load(wall_s=10, cores=2, others_cpu_s=10, steal_cpu_s=0)
@@ -144,10 +109,3 @@ def test_disturbed_rounds_are_left_out() -> None:
 
     assert row.of == 5
     assert row.time_s.value == pytest.approx(12)
-
-
-def test_breakdown_arms_have_no_time() -> None:
-    """They are not meant to train well."""
-    lame = arm_of("serial").replace(label="lame", group="lame", ablation="no_input")
-
-    assert [row.label for row in accuracy_of(comparison_of([SERIAL, lame], []))] == ["serial"]

@@ -14,7 +14,6 @@ from ringside_core.specs import (
     Comparison,
     RefusalError,
     Run,
-    Settings,
     Shared,
 )
 from tests.unit.stats.factory import arm_of, comparison_of, epoch, record, run_of, spec_of
@@ -142,18 +141,6 @@ def test_what_cannot_or_need_not_be_run_is_not_asked_for() -> None:
     assert breakdown_arms_of(breakdown_arms_of(HOROVOD, SHARED)[0], SHARED) == ()
 
 
-def test_weak_scaling_keeps_the_batch_of_a_replica() -> None:
-    """32 examples for each replica: the serial reference already runs at B/N."""
-    assert labels(breakdown_arms_of(HOROVOD, Shared.from_run(spec_of("serial"), "weak"))) == {
-        "horovod ×2 without reduction",
-        "horovod ×2 without input",
-        "horovod ×1 at batch 32",
-        "horovod ×1 unused at batch 32",
-        "serial ×1 at batch 32 without input",
-        "independent ×2",
-    }
-
-
 def test_every_size_has_its_ceiling() -> None:
     """The other breakdown arms are those of the largest size alone."""
     arms = [SERIAL, *(arm_of("horovod", size) for size in (1, 2, 4))]
@@ -162,16 +149,6 @@ def test_every_size_has_its_ceiling() -> None:
 
     assert {one for one in found if "independent" in one} == {"independent ×2", "independent ×4"}
     assert "horovod ×2 without reduction" not in found
-
-
-def test_own_settings_go_to_the_breakdown_arms() -> None:
-    """XLA is not part of the framework tax, so the serial runs have it too, by name."""
-    arm = arm_of("horovod").replace(settings=Settings(jit_compile=True), group="horovod:xla")
-
-    arms = breakdown_arms_of(arm, SHARED)
-
-    assert all(one.settings.jit_compile for one in arms)
-    assert "serial:jit_compile=true ×1 at batch 32" in labels(arms)
 
 
 def test_a_split_gives_back_the_parts_of_which_the_runs_are_made() -> None:
@@ -191,14 +168,6 @@ def test_a_split_gives_back_the_parts_of_which_the_runs_are_made() -> None:
         }
     )
     assert found.reason == ""
-
-
-def test_parts_and_remainder_are_the_whole_with_noise_too() -> None:
-    """The sums are exact, because every term is averaged over the same rounds."""
-    found = breakdown_of(broken_down(HOROVOD_MS, HOROVOD, noise=0.1), "horovod ×2")
-
-    total = sum(value for value in parts_of(found).values() if value is not None)
-    assert found.whole.value == pytest.approx(total, rel=1e-12)
 
 
 def test_intervals_are_those_of_paired_differences() -> None:
@@ -280,34 +249,6 @@ def test_the_asynchronous_arm_keeps_its_communication_in_the_remainder() -> None
     )
 
 
-def test_a_padded_last_batch_counts_whole_in_every_kind_of_run() -> None:
-    """100 examples: two batches of 64, or four of 32 by one of two workers; 500 ms each."""
-    many = arm_of("parameter_server", 2)
-    one = arm_of("parameter_server").replace(label="alone", global_batch=32)
-    unused = one.replace(label="unused", ablation="unused")
-    runs = []
-    for arm, steps in ((SERIAL, 2), (many, 4), (one, 4), (unused, 4)):
-        spec = spec_of(
-            arm.backend,
-            arm.replicas,
-            global_batch=arm.global_batch or 64,
-            ablation=arm.ablation,
-            save="record",
-        )
-        ends = [(k + 1) / steps for k in range(steps)]
-        own: dict[str, Any] = {} if arm is SERIAL else {"role": "coordinator", "task": "chief-0"}
-        made = record(spec, [epoch(9.0), *[epoch(1.0, step_end_s=ends)] * 2], **own)
-        runs.append(run_of(arm, [made]))
-    comparison = comparison_of([SERIAL, many, one, unused], runs)
-
-    whole = {
-        arm.label: breakdown_of(comparison, arm.label).whole.value
-        for arm in (SERIAL, many, one, unused)
-    }
-
-    assert whole == pytest.approx({SERIAL.label: 500, many.label: 500, "alone": 250, "unused": 250})
-
-
 def test_a_failed_breakdown_run_leaves_its_parts_out_by_name() -> None:
     """No value is invented for it, and the other parts stay."""
     comparison = broken_down(HOROVOD_MS, HOROVOD)
@@ -385,26 +326,3 @@ def test_a_gap_adds_up_where_the_remainder_is_within_its_noise() -> None:
     without = breakdown_between(few, "horovod ×2", "mirrored ×2")
     assert not without.adds_up
     assert "too few for an interval" in without.remainder.reason
-
-
-def test_a_gap_of_different_work_is_not_told() -> None:
-    """Milliseconds for 32 and for 64 examples are not compared."""
-    comparison = broken_down(HOROVOD_MS | MIRRORED_MS, HOROVOD, MIRRORED)
-    larger = {
-        one.label: one
-        for one in breakdown_arms_of(MIRRORED, SHARED.replace(global_batch=64))
-        if one.label not in HOROVOD_MS
-    }
-    runs = [run for run in comparison.runs if not run.arm.startswith("mirrored")]
-    for number in range(4):
-        runs += [timed(arm, 9.0, number, batch=64) for arm in (MIRRORED, *larger.values())]
-    arms = [*broken_down(HOROVOD_MS, HOROVOD).arms, MIRRORED, *larger.values()]
-
-    difference = breakdown_between(comparison_of(arms, runs), "horovod ×2", "mirrored ×2")
-
-    assert difference.whole.value is None
-    assert difference.reason == "they train global batches of 32 and 64"
-    without = broken_down(HOROVOD_MS | {"mirrored ×2": 12.0}, HOROVOD, MIRRORED)
-    assert breakdown_between(without, "horovod ×2", "mirrored ×2").reason == (
-        "mirrored ×2: it has no breakdown runs: ringside compare --why"
-    )

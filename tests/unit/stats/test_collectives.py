@@ -15,7 +15,6 @@ from ringside.stats.collectives import (
 )
 from ringside_core.specs import (
     BackendOptions,
-    RefusalError,
     RunSpec,
     Timing,
     Topology,
@@ -51,16 +50,6 @@ def test_the_mean_has_an_interval_over_the_repetitions() -> None:
     assert (found.interval.low, found.interval.high) == pytest.approx(tuple(expected))
 
 
-def test_an_interval_of_times_is_not_below_zero() -> None:
-    """One stall among three makes a wide interval; few repetitions make none."""
-    stalled = Timing(size_bytes=8, seconds=((0.001,), (0.001,), (0.2,)), wrong=0)
-
-    found = seconds_of(stalled).interval
-
-    assert found is not None and found.low == 0.0
-    assert seconds_of(timing(1.0)).interval is None
-
-
 @pytest.mark.parametrize("ranks", [2, 4, 7])
 def test_a_ring_is_found_again(ranks: int) -> None:
     """Made step by step around a ring: 2(p−1) messages of n/p; also for another number of ranks."""
@@ -78,29 +67,6 @@ def test_a_ring_is_found_again(ranks: int) -> None:
     for p in (1, ranks, 64):
         found = predicted_seconds(model, 12345678, num_ranks=p)
         assert found == pytest.approx(ring(12345678, p))
-
-
-def test_times_that_fall_give_no_negative_parts() -> None:
-    """No line with α, β ≥ 0 fits; the error says so."""
-    model = fit_cost_model([timing(1.0 / (1 + k * k), n) for k, n in enumerate(SIZES)])
-
-    assert model.alpha_s >= 0 and model.beta_s_per_byte >= 0
-    assert model.relative_error > 0.25
-
-
-@pytest.mark.parametrize(
-    "times",
-    [
-        [timing(1.0)],
-        [timing(1.0), timing(2.0)],
-        [timing(1.0, 8), timing(2.0, 16, ranks=3)],
-        [timing(1.0, 8, ranks=1), timing(2.0, 16, ranks=1)],
-    ],
-)
-def test_no_model_of_one_size_one_rank_or_mixed_ranks(times: list[Timing]) -> None:
-    """It is refused, not guessed."""
-    with pytest.raises(RefusalError, match="among the same ranks, two or more, at two sizes"):
-        fit_cost_model(times)
 
 
 @pytest.mark.parametrize(

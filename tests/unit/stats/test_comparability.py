@@ -115,22 +115,6 @@ def test_a_model_that_changed_between_runs_is_refused_with_both(
     assert said.count("in run ") == 2
 
 
-def test_what_says_nothing_of_its_model_is_no_other_one() -> None:
-    """Servers, older records and failed runs have no model; weights differ by round."""
-    comparison = twin_and_breakdown_arm()
-    for run in comparison.runs:
-        for rank in range(len(run.records)):
-            own: dict[str, Any] = {"initial_digest": f"{run.round:02}" * 32, "gradient_bytes": 4}
-            comparison = with_model(comparison, run.position, rank, **own)
-    silent: dict[str, Any] = {"initial_digest": "", "gradient_bytes": None}
-    comparison = with_model(comparison, comparison.runs[5].position, **silent)
-    failed = comparison.runs[7].replace(outcome=Outcome(kind="failed", reason="boom"))
-    comparison = comparison.replace(runs=(*comparison.runs[:7], failed, *comparison.runs[8:]))
-    comparison = with_model(comparison, failed.position, initial_digest="dd" * 32)
-
-    assert all(row.comparable for row in summarize(comparison).arms)
-
-
 def test_an_arm_that_is_proved_unlike_does_not_take_the_others_with_it() -> None:
     """It begins with other weights, as its certificate says, and is not ranked."""
     comparison = twin_and_breakdown_arm()

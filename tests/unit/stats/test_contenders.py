@@ -34,18 +34,6 @@ def test_headlines_and_serial_are_asked_first() -> None:
     assert len(set(pairs)) == len(pairs) == 7 * 6 // 2
 
 
-def test_two_of_one_family_are_chosen_from_all_that_could_be_second() -> None:
-    """Third and fourth: one is not told from the second, the other is."""
-    arms = {key: s for key, s in SECONDS.items() if key[1] == 2 and key[0] != "horovod"}
-    summary = summarize(bare(arms))
-    behind = frozenset(("multi_worker_mirrored ×2", "central_storage ×2"))
-
-    near, far = (questions(summary.arms, "", apart)[1][0] for apart in ((), {behind}))
-
-    assert near == Question("mirrored ×2", "multi_worker_mirrored ×2", 2, 2)
-    assert far == Question("mirrored ×2", "multi_worker_mirrored ×2")
-
-
 def test_a_difference_against_serial_is_named_though_there_are_91_pairs() -> None:
     """0.52 times as fast, three launches, fourteen arms: as one of 91 pairs it had no word."""
     random = np.random.default_rng(1)

@@ -59,12 +59,3 @@ def test_cpu_time_is_of_what_comes_after_start_up() -> None:
         assert per_1000 == pytest.approx(1000 * 4.2 / (200 - 32))
     for figure in (run_figures.startup_cpu_s, run_figures.cpu_s_per_1000_examples):
         assert figure(run_with(None)).reason == "a process did not record it"
-
-
-def test_a_training_of_one_step_has_no_cpu_time_after_it() -> None:
-    """All its examples belong to the start-up."""
-    run = run_of(ARM, [record(SPEC, [epoch(1.0, examples=30)], rank) for rank in (0, 1)])
-
-    assert run_figures.cpu_s_per_1000_examples(run).reason == (
-        "all examples were trained in the first step"
-    )

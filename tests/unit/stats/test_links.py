@@ -5,7 +5,6 @@ import pytest
 from ringside.stats.links import (
     link_words,
     links_by_pair,
-    same_link,
     same_rate,
     share_of_link,
     slowest_bits_per_s,
@@ -67,11 +66,3 @@ def test_rates_of_each_direction() -> None:
 def test_one_link_may_differ_by_a_tenth(one: float, other: float, same: bool) -> None:
     """Of the smaller rate, in either order."""
     assert same_rate(one, other) is same_rate(other, one) is same
-
-
-def test_one_link_has_one_congestion_control() -> None:
-    """If both are known."""
-    cubic, bbr, unknown = (link(300, control=name) for name in ("cubic", "bbr", ""))
-
-    assert same_link(cubic, cubic) and same_link(cubic, unknown) and same_link(unknown, bbr)
-    assert not same_link(cubic, bbr)

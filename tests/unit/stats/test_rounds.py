@@ -88,15 +88,6 @@ def test_others_beside_the_cores_of_a_run_are_seen() -> None:
     assert disturbance(both) == "others used 25 % of its cores, and 20 % of all 64"
 
 
-def test_a_run_on_all_cores_has_none_beside_it() -> None:
-    """Nor has one whose load was not counted."""
-    run = simple_run("serial", 1, 1.0)
-
-    assert beside(run.replace(load=watched(50, 0, machine_cores=2))) is None
-    assert beside(run.replace(load=BUSY)) is None
-    assert beside(run) is None
-
-
 def test_the_fixed_computation_of_each_round() -> None:
     """The median over the blocks of all arms; a block without one does not count."""
     seconds = {0: (0.004, 0.006, None), 1: (0.009, 0.005, 0.007)}

@@ -206,25 +206,6 @@ def test_disagreeing_examples_are_refused_with_run_and_epoch() -> None:
     assert "run 'horovod ×2' of round 2, epoch 2: rank-0 100, rank-1 99" in message
 
 
-def test_epochs_that_only_one_process_recorded_are_refused() -> None:
-    """A rank that stopped early would look fast."""
-    records = [record(SPEC, [epoch(1.0)] * 3, 0), record(SPEC, [epoch(1.0)] * 2, 1)]
-
-    with pytest.raises(RefusalError, match="epoch 3: rank-0 100, rank-1 none"):
-        run_figures.run_figures(run_of(ARM, records))
-
-
-def test_disagreeing_numbers_of_steps_are_refused() -> None:
-    """The slowest rank of a step can only be found if all made the same steps."""
-    records = [
-        record(SPEC, [epoch(1.0), epoch(1.0)], 0),
-        record(SPEC, [epoch(1.0), epoch(1.0, step_end_s=(0.3, 0.6, 1.0))], 1),
-    ]
-
-    with pytest.raises(RefusalError, match="the same steps of each epoch"):
-        run_figures.run_figures(run_of(ARM, records))
-
-
 def test_failed_run_has_no_figures() -> None:
     """Half a run gives no number, whatever its records hold."""
     run = two_ranks([1.0, 1.0], [1.0, 1.0]).replace(outcome={"kind": "failed", "reason": "boom"})
@@ -310,31 +291,6 @@ def test_sent_bytes_are_summed_over_hosts_and_interfaces() -> None:
     assert silent.reason == "not recorded on every host"
 
 
-def test_sent_bytes_that_nobody_counted_are_not_zero() -> None:
-    """A record of an older version, or a run without common steps."""
-    run = two_ranks([1.0, 1.0], [1.0, 1.0])
-
-    assert run_figures.sent_bytes_per_step(run).value is None
-    assert run_figures.sent_bytes_per_step(run).reason == "not recorded"
-    assert "asynchronous" in run_figures.sent_bytes_per_step(parameter_server_run()).reason
-
-
-def test_the_clock_costs_what_it_costs_the_process_that_pays_most() -> None:
-    """20 µs of a step of 500 ms."""
-    epochs = [epoch(1.0)] * 3
-    ranks = [
-        record(SPEC, epochs, 0, clock_s_per_step=1e-5),
-        record(SPEC, epochs, 1, clock_s_per_step=2e-5),
-    ]
-
-    known = run_figures.run_figures(run_of(ARM, ranks))["clock_share"]
-    silent = run_of(ARM, [ranks[0], ranks[1].replace(clock_s_per_step=None)])
-    unknown = run_figures.run_figures(silent)["clock_share"]
-
-    assert known.value == pytest.approx(4e-5)
-    assert unknown.reason == "a process did not record it"
-
-
 def test_counted_are_the_epochs_after_warm_up() -> None:
     """Steps are slow until the middle of the second epoch, so two epochs are left out."""
     durations = np.full(300, 0.01)
@@ -345,24 +301,6 @@ def test_counted_are_the_epochs_after_warm_up() -> None:
     assert len(counted_epochs(run)) == 3
     assert run_figures.throughput_examples_s(run).value == pytest.approx(300 / 1.8)
     assert len(step_times_ms(run)) == 180
-
-
-def test_a_process_without_any_epoch_is_refused() -> None:
-    """It would look fastest; the others' times alone are not the run's."""
-    records = [record(SPEC, [epoch(1.0)] * 2, 0), record(SPEC, [], 1)]
-
-    with pytest.raises(RefusalError, match="epoch 1: rank-0 100, rank-1 none"):
-        run_figures.run_figures(run_of(ARM, records))
-
-
-def test_two_steps_of_an_asynchronous_run_may_end_at_once() -> None:
-    """The coordinator learns of both at once; its clock is not broken."""
-    steps: dict[str, Any] = {"step_end_s": (0.1, 0.1, 0.5)}
-    spec = spec_of("parameter_server", 2)
-    chief = record(spec, [epoch(0.6, **steps)] * 2, task="chief-0", role="coordinator")
-    run = run_of(arm_of("parameter_server", 2), [chief])
-
-    assert run_figures.run_figures(run)["step_time_ms"].value == pytest.approx(100)
 
 
 def test_blocks_of_a_live_run_count_without_their_first_executions() -> None:
@@ -392,13 +330,3 @@ def test_blocks_of_a_live_run_count_without_their_first_executions() -> None:
     assert step_times_ms(run) == pytest.approx(
         [100 if k == 48 else k if k <= 60 else 1.5 * k for steps in updates.values() for k in steps]
     )
-
-
-def test_independent_replicas_do_not_wait_for_each_other() -> None:
-    """Their throughput is the sum of their own: 45 examples each, in 1 and in 2 s an epoch."""
-    spec = spec_of("independent", 2, ablation="no_reduction", save="record")
-    arm = arm_of("independent", 2).replace(ablation="no_reduction")
-    epochs = [[epoch(s, examples=90) for s in (9.0, each, each)] for each in (1.0, 2.0)]
-    run = run_of(arm, [record(spec, own, rank) for rank, own in enumerate(epochs)], spec=spec)
-
-    assert run_figures.throughput_examples_s(run).value == pytest.approx(45 / 1 + 45 / 2)

@@ -1,4 +1,4 @@
-"""Words, ratios and refusals, against SciPy's own tests and arithmetic done here."""
+"""Words, ratios, looks and refusals, against SciPy's own tests and arithmetic done here."""
 
 import math
 
@@ -6,10 +6,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from ringside.report.sections.noise import noise_section
 from ringside.stats.figure import geometric_mean_with_interval, mean_with_interval
-from ringside.stats.pairs import fit_fresh, holm
+from ringside.stats.looks import level
+from ringside.stats.pairs import holm
+from ringside.stats.summary import summarize
 from ringside.stats.verdicts import Question, Sample, pair_verdicts, turned
-from ringside_core.specs import RefusalError
+from ringside_core.specs import Comparison, Look, RefusalError, Rounds
+from tests.unit.report.judged import bare
 
 AB = [Question("a", "b")]
 ORDERS = ((0, 1), (1, 0), (1, 0), (0, 1))  # balanced, so that a drift takes nothing off the mean
@@ -172,15 +176,6 @@ def test_a_family_and_a_look_share_their_chance() -> None:
     }
 
 
-def test_nothing_is_visible_above_100_percent() -> None:
-    """Three launches that differ by half: no honest number is left."""
-    rates = {"a": [[50.0] * 4, [100.0] * 4, [180.0] * 4], "b": [[100.0] * 4] * 3}
-
-    (found,) = pair_verdicts(live(rates), AB)
-
-    assert found.smallest_visible == math.inf
-
-
 @pytest.mark.parametrize(("rounds", "least"), [(2, 4), (3, 4)])
 def test_too_few_rounds_give_a_ratio_without_an_interval(rounds: int, least: int) -> None:
     """The cell says how many there are and how many are needed."""
@@ -216,15 +211,6 @@ def test_bad_samples_are_refused_by_arm_round_and_field(value: float) -> None:
         pair_verdicts(samples, AB)
 
 
-def test_two_samples_of_a_round_are_refused() -> None:
-    """Nobody can say which one counts."""
-    samples = two_arms((1.0, 1.0, 1.0))
-    samples["a"].append(samples["a"][0])
-
-    with pytest.raises(RefusalError, match="two of 'a' in round 1"):
-        pair_verdicts(samples, AB)
-
-
 def test_same_order_in_every_round_gives_no_interval() -> None:
     """A machine that slows down looks the same as a second arm that is slower."""
     samples = {
@@ -240,15 +226,6 @@ def test_same_order_in_every_round_gives_no_interval() -> None:
 def test_holm_by_hand() -> None:
     """0.01·3, 0.02·2, and the last no smaller than the one before."""
     assert holm(np.array([0.03, 0.01, 0.02])) == pytest.approx([0.04, 0.03, 0.04])
-
-
-def test_pure_drift_is_no_difference() -> None:
-    """Equal arms on a machine that slows down by a tenth in each run: ratio 1."""
-    t = np.array([[[0.0, 5, 7], [1, 4, 6], [2, 3, 8]]])
-
-    fits = fit_fresh(-0.1 * t, t, np.array([0]), np.array([1]))
-
-    assert fits.difference[0, 0] == pytest.approx(0, abs=1e-12)
 
 
 def test_intervals_of_one_arm_are_scipys() -> None:
@@ -269,3 +246,43 @@ def test_intervals_of_one_arm_are_scipys() -> None:
         mean_with_interval([1.0, 2.0]).reason == "2 rounds: too few for an interval, 3 are needed"
     )
     assert mean_with_interval([]).value is None
+
+
+UNTIL = Rounds(least=3, most=100, interval_width=0.05)
+
+
+def looked_at(asked: Rounds, looks: int) -> Comparison:
+    """Three rounds, after so many earlier looks."""
+    each = Look(unix_s=1.7e9, rounds=2, asked=UNTIL)
+    return bare().replace(asked=asked, looks=(each,) * looks)
+
+
+def test_all_looks_together_have_5_percent() -> None:
+    """However many there are; one look at rounds that were counted before has all of it."""
+    spent = [level(looked_at(UNTIL, number)) for number in range(40)]
+
+    assert level(looked_at(Rounds(), 0)) == pytest.approx(0.05)
+    assert spent[:3] == pytest.approx([0.04, 0.005, 0.0025])
+    assert sum(spent) <= 0.05
+
+
+def test_the_report_says_how_many_looks_there_were() -> None:
+    """And what they cost; the verdicts have that level."""
+    once, again = (looked_at(UNTIL, number) for number in (0, 2))
+
+    def told(comparison: Comparison) -> str:
+        section = noise_section(comparison, summarize(comparison))
+        return next(
+            text
+            for one in section.blocks
+            for name, text in getattr(one, "items", ())
+            if name == "Looks"
+        )
+
+    assert told(again) == (
+        "3 looks, the earlier after 2 and 2 rounds: in each family of questions a word of this "
+        "look is wrong in at most 0.25 % of such experiments; of all looks together, however many, "
+        "in at most 5.0 %"
+    )
+    assert told(once).startswith("1 look: ") and "4.0 %" in told(once)
+    assert summarize(again).level == pytest.approx(0.0025)

@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from ringside.stats import step_times as module
-from ringside.stats.run_figures import run_figures
 from ringside.stats.step_times import counted_epochs, settled_after, warm_up
 from ringside_core.specs import EpochRecord, Run
 from tests.unit.stats.factory import arm_of, epoch, record, run_of, spec_of
@@ -174,31 +172,3 @@ def test_the_slowest_process_decides() -> None:
 
     assert warm_up(run_of(arm_of("horovod", 2), ranks)).epochs == 3
     assert warm_up(run_with(quick, 30)).epochs == 1
-
-
-def test_a_run_that_failed_has_no_warm_up_to_find() -> None:
-    """Its processes may have stopped anywhere, so nothing is compared."""
-    spec = spec_of("horovod", 2)
-    ranks = [record(spec, [epoch(1.0)] * 3, 0), record(spec, [epoch(1.0, step_end_s=(0.5,))], 1)]
-    run = run_of(arm_of("horovod", 2), ranks, outcome={"kind": "failed", "reason": "boom"})
-
-    assert warm_up(run).reason == "the run failed"
-
-
-def test_warm_up_is_looked_for_once_in_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many figures ask; a run that only looks equal is another run."""
-    asked: list[int] = []
-
-    def counted(times: Times, *, first_epoch: int) -> int | None:
-        asked.append(len(times))
-        return settled_after(times, first_epoch=first_epoch)
-
-    monkeypatch.setattr(module, "settled_after", counted)
-    times = normal(np.random.default_rng(1), 90)
-    run, same, other = run_with(times, 30), run_with(times, 30), run_with(times[:60], 30)
-
-    figures = [run_figures(run) for _ in range(3)]
-    found = [warm_up(one) for one in (run, same, other)]
-
-    assert asked == [90, 90, 60]
-    assert found[0] == found[1] and figures[0] == figures[2]

@@ -84,17 +84,6 @@ def test_a_certificate_is_of_its_hosts_and_launcher() -> None:
     assert store.stale(made, spec()) == "it was made on other hosts"
 
 
-def test_a_certificate_of_version_1_is_of_one_machine() -> None:
-    """Version 1 knew neither hosts nor launchers."""
-    body = {**json.loads(certificate().to_json()), "schema_version": 1}
-    del body["hosts"], body["launcher"], body["orders"]
-
-    old = Certificate.from_json(json.dumps(body))
-
-    assert old == certificate(orders={})
-    assert store.stale(old, spec()) == "it does not say what libraries were told"
-
-
 def test_what_did_not_pass_is_not_used() -> None:
     """It is verified again, because the machine may have been the cause."""
     failed = Check(name="float64 parity", passed=False, finding="parts")
@@ -163,8 +152,8 @@ def test_what_changed_since_is_read_anew(tmp_path: Path, monkeypatch: pytest.Mon
         assert of_code == "Ringside's code has changed since"
 
 
-def test_a_users_own_workload_is_certified_again() -> None:
-    """What it reads or imports later is not known."""
+def test_a_users_own_workload_is_certified_anew() -> None:
+    """What it reads or imports later is unknown."""
     run = spec(workload="my_model.py:workload")
     store.keep(certificate(spec=run))
 

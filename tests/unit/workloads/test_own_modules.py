@@ -46,20 +46,6 @@ def project(tmp_path: Path) -> Path:
     return folder
 
 
-def test_roofs_are_the_packages_of_the_checkout() -> None:
-    """A new one must be in the list."""
-    assert set(ROOFS) == {init.parent.name for init in ROOT.glob("*/__init__.py")} - {"tests"}
-
-
-def test_the_usual_names_are_free(project: Path, tmp_path: Path) -> None:
-    """So is a folder without Python files, such as one of scripts for a cluster."""
-    (project / "launch").mkdir()
-    (project / "launch" / "job.sh").touch()
-
-    check_folder(project)
-    check_folder(ROOT)
-
-
 @pytest.mark.parametrize("roof", ROOFS)
 @pytest.mark.parametrize("kind", ["module", "package", "folder"])
 def test_names_of_ringsides_packages_are_refused(project: Path, roof: str, kind: str) -> None:
@@ -155,19 +141,6 @@ def test_a_users_modules_come_before_those_of_the_checkout(
 
     assert sys.path[0] == str(project)
     assert sys.path.index(str(installed)) < sys.path.index(str(ROOT)) == len(sys.path) - 1
-
-
-def test_ringsides_own_workloads_leave_the_search_path_alone(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """No module of the working folder is needed, so none can be in the way."""
-    (project / "launch.py").touch()
-    monkeypatch.chdir(project)
-    before = list(sys.path)
-
-    load_function("ringside_core.folders:cache_dir", what="workload")
-
-    assert sys.path == before
 
 
 def test_ringside_is_imported_without_tensorflow() -> None:
