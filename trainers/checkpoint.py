@@ -21,6 +21,7 @@ from ringside_core.keras import (
     set_weights,
     slots_of,
 )
+from ringside_core.keras.draws import DRAWN
 from ringside_core.specs import RefusalError, whole_file
 from ringside_core.specs.files import HALF
 from trainers.callback_state import CallbackState
@@ -65,8 +66,13 @@ def snapshot(model: Any) -> dict[str, NDArray[Any]]:
     """
     weights = {f"weight_{i:04d}": value for i, value in enumerate(get_weights(model))}
     state = {f"optimizer_{i:04d}": v.numpy() for i, v in enumerate(slots_of(model))}
-    chance = {f"random_{i:04d}": v.numpy() for i, v in enumerate(KERAS.chance_of(model))}
+    chance = {f"random_{i:04d}": v.numpy() for i, v in enumerate(_chance_of(model))}
     return {**weights, **state, **chance, **_identity(model)}
+
+
+def _chance_of(model: Any) -> list[Any]:
+    """The variables that say how its layers' and its steps' random numbers go on."""
+    return [*KERAS.chance_of(model), *(v for k, v in vars(model).items() if k == DRAWN)]
 
 
 def write(
@@ -168,7 +174,7 @@ def restore(path: Path, model: Any, backend: Backend) -> Position:
             )
     put(values_in(arrays), model, backend)
     with backend.scope():
-        for number, variable in enumerate(KERAS.chance_of(model)):
+        for number, variable in enumerate(_chance_of(model)):
             if (state := arrays.get(f"random_{number:04d}")) is not None:
                 variable.assign(state)
     return position

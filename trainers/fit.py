@@ -104,6 +104,8 @@ def train_call(
     check_goes_on(training, position)
     record.goes_on = not again and "steps_per_epoch" in call.arguments
     record.initial_digest = weights_digest(model) if model.built else ""
+    sizes = [v.shape.num_elements() * v.dtype.size for v in KERAS.trainable_of(model)]
+    record.gradient_bytes = sum(sizes) or None
     calls = _Calls(call, steps, position, stopped=position.ended and spec.resume_from != "auto")
     record.warnings += calls.warnings
     if position.place is not None and runs_python(call.arguments.get("x")):

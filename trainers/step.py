@@ -13,7 +13,7 @@ import numpy as np
 
 from backends.base import Backend, statistics
 from ringside_core.keras import KERAS, VERSION, has_own_step, is_of_keras, optimizers_of, tf
-from ringside_core.keras.draws import Draws, drawing
+from ringside_core.keras.draws import DRAWN, Draws, drawing
 from ringside_core.keras.part import Part, floating, here, in_python, times
 from ringside_core.specs import RefusalError
 from trainers.reading import read_the_same
@@ -40,7 +40,8 @@ class Steps:
             callbacks that look at batches need it; else it is so at the end of an epoch.
         ledger: of the rows that are trained; None: none is kept.
         passes: in how many a replica runs its rows, one after the other, for one update.
-        draws: of the random numbers by row, for certificates; None: each replica draws its own.
+        draws: of the random numbers: by row for certificates, counted where checkpoints hold the
+            count; None: each replica draws its own as plain Keras does.
         tiled: a trial, of global batches in which each row of the author's stands as often as there
             are replicas, one after the other: each trains the author's whole batch.
         on_last_step: called when an epoch's last step is over, before its logs are merged.
@@ -62,7 +63,7 @@ class Steps:
             backend: on whose replicas the steps run.
             ledger: whether one is kept.
             passes: see the class.
-            draws: seed of numbers by row.
+            draws: seed of numbers by row; None: they are not.
             reduces: whether gradients are added over replicas; to see what that costs.
         """
         read_the_same()
@@ -70,7 +71,8 @@ class Steps:
         self.at_tape = self.each_step = self.tiled = False
         self.ledger = RowLedger(backend) if ledger else None
         with backend.scope():
-            self.draws = None if draws is None else Draws(draws)
+            counted = backend.spec.save == "all" and backend.capabilities.synchronous
+            self.draws = Draws(draws) if counted or draws is not None else None
         self.used: dict[int, Any] = {}
         self._models: list[Any] = []
         self._evaluating = False
@@ -113,6 +115,8 @@ class Steps:
         def step(batch: Any) -> Any:
             self._settle()
             number = backend.static_replica_number()
+            if training and self.draws is not None:
+                self.draws.begin_step()
             tiled, passes = self.tiled and size > 1, self.passes if training else 1
             r, of = (0, 1) if tiled else (number, size)
             if training and self.ledger is not None:
@@ -133,10 +137,11 @@ class Steps:
             parts: list[Part] = []
             said: list[Any] = []
             pending: dict[int, Any] | None = {} if passes > 1 else None
-            drawn = self.draws.position() if self.draws is not None else None
+            by_row = self.draws if self.draws is not None and self.draws.by_row else None
+            drawn = None if by_row is None else by_row.position()
             for k in range(passes):
-                if k and self.draws is not None:
-                    self.draws.rewind(drawn)
+                if k and by_row is not None:
+                    by_row.rewind(drawn)
                 place, ways = r + k * of, passes * of
                 with tf.control_dependencies(_tensors(pending or {})):  # one pass at a time
                     own, rows, n = cut(batch, place, ways)
@@ -155,12 +160,12 @@ class Steps:
                     pending=pending,
                     last=k == passes - 1,
                 )
-                by_row = (place, ways) if self.draws is not None else (number, size)
+                drawing_as = (number, size) if by_row is None else (place, ways)
                 # After its tape, each replica updates its own copies: in a `tf.cond` too.
                 part.alone = part.at_tape and backend.let_replicas_update_alone()
                 may_be_none = _may_be_none(n, size * passes)
                 before = [(v, tf.identity(v)) for v in kept()] if may_be_none else []
-                with part.running(), drawing(self.draws, *by_row, rows, n):
+                with part.running(), drawing(self.draws, *drawing_as, rows, n):
                     said.append(in_python(author)(own))
                 for v, old in before:
                     v.assign(tf.where(rows > 0, v, old))
@@ -255,6 +260,8 @@ class Steps:
         if _TAKEN in held:
             return
         held[_TAKEN] = True
+        if self.draws is not None:
+            held[DRAWN] = self.draws.drawn
         if not self.backend.capabilities.synchronous:  # a worker's rows are a batch of their own
             take(cast("ParameterServer", self.backend), model)
             if self.draws is not None:

@@ -85,9 +85,8 @@ def command(
         arms = tuple(arm for arm in chosen.arms if arm.group != REFERENCE)
         chosen = dataclasses.replace(chosen, arms=arms)
     chosen, start = startable(chosen, launcher, output)
-    saving = {"save": "all", "checkpoint_steps": checkpoint_steps}
     able, _ = able_here(console, chosen)
-    subjects = [Subject(one.arm, one.spec.replace(**saving)) for one in able]
+    subjects = [Subject(one.arm, saving(one.spec, checkpoint_steps)) for one in able]
     if not subjects:
         raise typer.Exit(1)
     folder = new_folder(output, name or f"drill-{default_name(spec)}").resolve()
@@ -123,6 +122,12 @@ def command(
         report_again(comparison)
     if not found.lost_nothing:
         raise typer.Exit(1)
+
+
+def saving(spec: RunSpec, every: int) -> RunSpec:
+    """The run with checkpoints; asynchronous workers are saved at the end of an epoch only."""
+    steps = every if spec.capabilities.synchronous else None
+    return spec.replace(save="all", checkpoint_steps=steps)
 
 
 def _must_be_of(comparison: Path, spec: RunSpec) -> None:

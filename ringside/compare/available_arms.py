@@ -66,23 +66,14 @@ def ask(
             for arm in arms
         ],
     }
-    return asked_of("trainers.availability", json.dumps(request), keras)
-
-
-def asked_of(module: str, request: str, keras: KerasVersion = 2) -> dict[str, Any]:
-    """Run a module that answers a question with TensorFlow, in a process of its own.
-
-    Args:
-        module: takes a file with the request, and a file for its answer.
-        request: as JSON.
-        keras: which one it runs.
-
-    Raises:
-        RefusalError: that process failed; its last error is told.
-    """
     try:
         environment = environment_of(keras)
-        answer, errors = answer_of(module, request, limit_s=LIMIT_S, environment=environment)
+        answer, errors = answer_of(
+            "trainers.availability",
+            json.dumps(request),
+            limit_s=LIMIT_S,
+            environment=environment,
+        )
     except subprocess.TimeoutExpired:
         raise RefusalError(
             "Checking what can run here took too long.",

@@ -30,8 +30,8 @@ def same_rows(runs: Sequence[Run]) -> list[Answer]:
             groups.setdefault(key, []).append((run, ledgers))
     for group in groups.values():
         seen = [ledgers for _, ledgers in group]
-        for run, ledgers in group:
-            most = 2 * seen.count(ledgers) > len(seen)
+        for run, fed in group:
+            most = 2 * seen.count(fed) > len(seen)
             found[id(run)] = "one run" if len(seen) == 1 else "yes" if most else "no"
     return [found[id(run)] for run in runs]
 

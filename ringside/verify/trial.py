@@ -477,7 +477,7 @@ def _in_turn(backend: Any) -> Iterator[None]:
     try:
         yield
     finally:
-        del coordinator.schedule
+        coordinator.schedule = schedule
 
 
 def storable(array: Any) -> NDArray[Any]:

@@ -1,9 +1,10 @@
 """The random numbers of a step: each replica's own in training, those of rows for certificates.
 
 In training replica r adds something of r to the seeds of what it draws; replica 0 draws what plain
-Keras would. For certificates (`Draws`) the numbers of the whole global batch follow from a seed and
-a count of draws, by stateless operations, and a replica takes its rows: so a serial run, plain
-Keras and every arm see the same masks.
+Keras would. Where checkpoints are written (`Draws()`) they follow from its number and a count of
+draws, by stateless operations: each checkpoint holds the count, and a restart goes on with it. For
+certificates (`Draws(seed)`) they are those of the whole global batch, and a replica takes its rows:
+so a serial run, plain Keras and every arm see the same masks.
 
 Changed here, for TensorFlow 2.21, only within a step (`drawing`): `random_seed.get_seed`,
 `tf.random.Generator._prepare_key_counter`, the operations that draw uniform and normal numbers, and
@@ -17,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from tensorflow.python.eager import context
 from tensorflow.python.framework import random_seed, tensor_util
 from tensorflow.python.ops import (
     gen_random_ops,
@@ -30,20 +32,29 @@ from ringside_core.specs import RefusalError
 
 _here = threading.local()  # a strategy traces each replica in a thread of its own
 _STREAM = 1_000_003  # between the seeds of two replicas
+DRAWN = "_ringside_drawn"  # attribute of a model: the count of draws of its steps
+_OF_A_STEP = 2**32  # more draws than one step makes
 
 
 class Draws:
     """The random numbers of a process' steps, as a function of a seed and of how many were drawn.
+
+    Attributes:
+        by_row: a replica draws its rows of the global batch's numbers; else its own numbers.
 
     Example:
         >>> model = tf.keras.Sequential([tf.keras.layers.Dropout(0.5)])
         >>> Draws(7).take(model)  # plain Keras then drops what an arm drops
     """
 
-    def __init__(self, seed: int) -> None:
-        """Count from 0. Made in the scope of the strategy, where there is one."""
-        self._seed = seed
-        self._drawn = tf.Variable(
+    def __init__(self, seed: int | None = None) -> None:
+        """Count from 0. Made in the scope of the strategy, where there is one.
+
+        Args:
+            seed: of numbers by row; None: TensorFlow's global one, and the replica's number.
+        """
+        self._seed, self.by_row = seed, seed is not None
+        self.drawn = tf.Variable(
             0,
             trainable=False,
             dtype=tf.int64,
@@ -51,22 +62,30 @@ class Draws:
             aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
         )
 
-    def next(self) -> Any:
-        """The seed of the next draw, int64 [2]."""
-        self._drawn.assign_add(1)
-        return tf.stack([tf.constant(self._seed, tf.int64), self._drawn.read_value()])
+    def begin_step(self) -> None:
+        """Count from a number that is the same in all replicas, however much each drew before."""
+        if not self.by_row:
+            self.drawn.assign((self.position() // _OF_A_STEP + 1) * _OF_A_STEP)
+
+    def next(self, number: int) -> Any:
+        """The seed of the next draw of a replica, int64 [2]."""
+        seed = self._seed
+        if seed is None:
+            seed = (context.global_seed() or 0) + number * _STREAM
+        self.drawn.assign_add(1)
+        return tf.stack([tf.constant(seed, tf.int64), self.drawn.read_value()])
 
     def position(self) -> Any:
         """How many were drawn, int64."""
-        return self._drawn.read_value()
+        return self.drawn.read_value()
 
     def count(self) -> int:
         """How many were drawn, outside of a step."""
-        return int(self._drawn.numpy())
+        return int(self.drawn.numpy())
 
     def rewind(self, position: Any) -> None:
         """Draw what follows a position once more, for other rows of the batch."""
-        self._drawn.assign(position)
+        self.drawn.assign(position)
 
     def step(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """A step of plain Keras, or a function with a tape, that draws so."""
@@ -94,6 +113,15 @@ class _Drawing:
     n: Any
     eager: bool
 
+    def next(self) -> Any:
+        """The seed of the next draw that a count of draws gives, int64 [2]; None: there is none."""
+        return None if self.draws is None else self.draws.next(self.number)
+
+    @property
+    def by_row(self) -> bool:
+        """Whether numbers are those of rows."""
+        return self.draws is not None and self.draws.by_row
+
 
 @contextmanager
 def drawing(
@@ -102,7 +130,7 @@ def drawing(
     """Within this block of a thread, a replica's step draws its own numbers.
 
     Args:
-        draws: by row; None: by number of the replica.
+        draws: by row, or counted; None: by number of the replica.
         number: of the replica, from 0.
         size: replicas in all.
         rows: of the global batch that are this replica's, number::size; 0: it runs on the last.
@@ -139,9 +167,9 @@ def _while_drawing(owner: Any, name: str, instead: Callable[..., Any]) -> None:
 
 def _seed(found: _Drawing, upstream: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """The seed, integers [2], that a generator gives; upstream gives that of plain Keras."""
-    seed = upstream(*args, **kwargs)
-    if found.draws is not None:
-        return tf.cast(found.draws.next(), seed.dtype)
+    seed = upstream(*args, **kwargs)  # a checkpoint holds how these go on
+    if found.by_row:
+        return tf.cast(found.next(), seed.dtype)
     return seed + tf.constant([found.number * _STREAM, 0], seed.dtype)
 
 
@@ -156,8 +184,8 @@ def _key_counter(
     found: _Drawing, upstream: Callable[..., Any], generator: Any, shape: Any
 ) -> tuple[Any, Any]:
     key, counter = upstream(generator, shape)
-    if found.draws is not None:
-        key, counter, _ = get_key_counter_alg(found.draws.next(), generator.algorithm)
+    if (seed := found.next()) is not None:
+        key, counter, _ = get_key_counter_alg(seed, generator.algorithm)
         return key, counter
     moved = tf.bitcast(key, tf.int64) + found.number * _STREAM
     return tf.bitcast(moved, tf.uint64), counter
@@ -165,10 +193,20 @@ def _key_counter(
 
 def _stateless(instead: Callable[..., Any]) -> Callable[..., Any]:
     def drawn(found: _Drawing, upstream: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        if found.draws is None:
+        if (seed := found.next()) is None:
             return upstream(*args, **kwargs)
         kwargs = {k: v for k, v in kwargs.items() if k not in ("seed", "seed2", "name")}
-        return instead(*args, seed=found.draws.next(), **kwargs)
+        return instead(*args, seed=seed, **kwargs)
+
+    return drawn
+
+
+def _not_by_row(instead: Callable[..., Any]) -> Callable[..., Any]:
+    counted = _stateless(instead)
+
+    def drawn(found: _Drawing, upstream: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        way = _refused if found.by_row else counted
+        return way(found, upstream, *args, **kwargs)
 
     return drawn
 
@@ -177,7 +215,7 @@ def _by_row(
     found: _Drawing, upstream: Callable[..., Any], shape: Any, *args: Any, **kwargs: Any
 ) -> Any:
     """A replica's rows of the whole batch's numbers, where the first axis of a shape is rows."""
-    if found.draws is None:
+    if not found.by_row:
         return upstream(shape, *args, **kwargs)
     dtype = tf.as_dtype(kwargs.get("dtype", tf.float32))
     if dtype.is_floating and dtype != tf.float32:  # the same numbers in every precision
@@ -199,7 +237,7 @@ def _by_row(
 
 
 def _refused(found: _Drawing, upstream: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    if found.draws is None:
+    if not found.by_row:
         return upstream(*args, **kwargs)
     raise RefusalError(
         "What a step draws must be uniform or normal numbers, to be compared by rows.",
@@ -230,14 +268,23 @@ def _change_tensorflow() -> None:
     for name in ("normal", "uniform", "uniform_int"):  # integers without bounds are seeds
         _while_drawing(gen_stateless_random_ops_v2, f"stateless_random_{name}_v2", _by_row)
     _while_drawing(gen_stateless_random_ops_v2, "stateless_truncated_normal_v2", _by_row)
-    others = {
-        gen_random_ops: (
-            "multinomial",
-            "parameterized_truncated_normal",
-            "random_gamma",
-            "random_poisson_v2",
-            "random_shuffle",
+    random = tf.random
+    ways = {
+        "multinomial": lambda logits, num_samples, seed, output_dtype: random.stateless_categorical(
+            logits, num_samples, seed, output_dtype
         ),
+        "random_gamma": lambda shape, alpha, seed: random.stateless_gamma(
+            tf.concat([shape, tf.shape(alpha)], 0), seed, alpha, dtype=alpha.dtype
+        ),
+        "random_poisson_v2": lambda shape, rate, seed, dtype: random.stateless_poisson(
+            tf.concat([shape, tf.shape(rate)], 0), seed, rate, dtype
+        ),
+        "random_shuffle": lambda value, seed: random.experimental.stateless_shuffle(value, seed),
+    }
+    for name, way in ways.items():
+        _while_drawing(gen_random_ops, name, _not_by_row(way))
+    others = {
+        gen_random_ops: ("parameterized_truncated_normal",),  # nothing public calls it
         gen_stateless_random_ops: (
             "stateless_multinomial",
             "stateless_parameterized_truncated_normal",

@@ -341,8 +341,7 @@ def exclusions_from_decay_lost(backend: Any) -> None:
     """The optimizer forgets what is left out of weight decay."""
 
     def change(model: Any) -> None:
-        model.optimizer._exclude_from_weight_decay.clear()
-        model.optimizer._exclude_from_weight_decay_pattern = []
+        model.optimizer._exclude_from_weight_decay_names = []  # private: tf-keras 2.21
 
     _model(change)
 
@@ -366,13 +365,13 @@ def updates_counted_twice(backend: Any) -> None:
 # Rows
 
 
-@mistake(FED, "mirrored")
+@mistake(FED, "mirrored", program="momentum")
 def all_rows_everywhere(backend: Any) -> None:
     """Every replica trains the whole batch."""
     _cut(lambda cut, batch, r, size: cut(batch, 0, 1))
 
 
-@mistake(FED, daily="horovod")
+@mistake(FED, program="momentum")
 def rows_one_after_the_other(backend: Any) -> None:
     """A replica gets the next block of rows, and counts it as if it were every second row."""
     from trainers.rows import block
@@ -384,7 +383,7 @@ def rows_one_after_the_other(backend: Any) -> None:
     _cut(blocks)
 
 
-@mistake(FED)
+@mistake(FED, daily="horovod")
 def every_replica_is_the_first(backend: Any) -> None:
     """Every replica trains the rows of the first one."""
     _cut(lambda cut, batch, r, size: cut(batch, 0, size))
@@ -487,7 +486,7 @@ def last_row_dropped(backend: Any) -> None:
     from ringside_core.keras import tf
 
     def fewer(*parts: Any) -> Any:
-        return tf.nest.map_structure(lambda t: t[:-1] if len(t.shape) else t, parts)
+        return tf.nest.map_structure(lambda t: t[: tf.maximum(tf.shape(t)[0] - 1, 1)], parts)
 
     _data(lambda data: data.map(fewer))
 
@@ -522,7 +521,7 @@ def evaluation_over_a_part(backend: Any) -> None:
     def fewer(batch: Any, training: bool) -> Any:
         if training or not _is_last(backend):
             return batch
-        return tf.nest.map_structure(lambda t: t[:-1], batch)
+        return tf.nest.map_structure(lambda t: t[: tf.maximum(tf.shape(t)[0] - 1, 1)], batch)
 
     _rows(fewer)
 

@@ -13,7 +13,6 @@ import numpy as np
 import ringside
 from backends import make_backend
 from ringside_core.keras import get_weights, tf
-from ringside_core.seeds import seed_script
 from ringside_core.specs import EpochRecord, RecordInProgress, RunSpec, Surroundings, Topology
 from ringside_core.workloads.workload import Workload
 from tests.contract.cases import EPOCHS, GLOBAL_BATCH, NUM_TRAIN, SEED
@@ -131,7 +130,7 @@ def train_serial(
     stop = [OnceDone(stop_after, break_off)] if stop_after else []
     try:
         with make_backend(spec, Surroundings()) as backend:
-            seed_script()
+            tf.keras.utils.set_random_seed(spec.seed)  # as a scope does
             steps = Steps(backend, passes=spec.gradient_accumulation_steps)
             workload = trained()
             model = workload.compiled()

@@ -87,6 +87,64 @@ def test_initial_values_are_the_same_in_all_replicas() -> None:
     np.testing.assert_array_equal(*made)
 
 
+OTHERS: dict[str, Callable[[int], Any]] = {
+    "categorical": lambda n: tf.random.categorical(tf.zeros([n, 9]), 3),
+    "gamma": lambda n: tf.random.gamma([2], tf.fill([n], 2.0)),
+    "poisson": lambda n: tf.random.poisson([2], tf.fill([n], 9.0)),
+    "shuffle": lambda n: tf.random.shuffle(tf.range(3 * n)),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "graph"),
+    [
+        (name, graph)
+        for name in {**DRAWS, **OTHERS}
+        for graph in (True, False)
+        if name != "stateless" and not (graph and name == "generator")  # it is made in the step
+    ],
+)
+def test_counted_draws_go_on_where_a_checkpoint_says(name: str, graph: bool) -> None:
+    """Steps 2 and 3 of a new process that puts back the count are those of the old one."""
+
+    def steps(draws: Draws, number: int, count: int, drawn: int = 0) -> list[Any]:
+        def step() -> Any:
+            with drawing(draws, number, 2, 7, 14):
+                draws.begin_step()
+                return {**DRAWS, **OTHERS}[name](7)
+
+        tf.random.set_seed(3)
+        draws.rewind(drawn)
+        run = tf.function(step) if graph else step
+        return [run().numpy() for _ in range(count)]
+
+    draws = Draws()
+    whole = steps(draws, 0, 3)
+    steps(draws, 0, 1)
+    again, other = steps(Draws(), 0, 2, draws.count()), steps(Draws(), 1, 3)
+
+    np.testing.assert_array_equal(again, whole[1:])
+    tf.random.set_seed(4)
+    plain = {**DRAWS, **OTHERS}[name](7)
+    assert (plain.shape, plain.dtype) == (whole[0].shape, whole[0].dtype)
+    assert np.any(whole[0] != whole[1])
+    assert np.any(whole[0] != other[0])
+
+
+def test_a_step_begins_at_the_same_count_in_all_replicas() -> None:
+    """A replica that has drawn more, as its own rows asked for, draws the same at the next step."""
+    found = []
+    for before in (1, 5):
+        draws = Draws()
+        with drawing(draws, 1, 2, 3, 6):
+            for count in (before, 1):
+                draws.begin_step()
+                last = [tf.random.normal([3]).numpy() for _ in range(count)][-1]
+        found.append(last)
+
+    np.testing.assert_array_equal(*found)
+
+
 def test_other_draws_are_refused_where_they_are_compared() -> None:
     """Numbers of rows are known of uniform and normal draws only."""
     with drawing(Draws(7)), pytest.raises(RefusalError, match="must be uniform or normal"):

@@ -1,11 +1,16 @@
 """The learning-rate rule against its formula: base × (batch ÷ reference), or its root; warm-up."""
 
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from launch import execute, make_plan
 from ringside_core.keras import tf
 from ringside_core.specs import LearningRateRule, RefusalError, RunSpec
+from tests.contract.cases import EPOCHS, FAMILIES, GLOBAL_BATCH, NUM_TRAIN, Case
+from tests.contract.linear import INITIAL_KERNEL, LEARNING_RATE, data
 from tests.training.momentum import spec_of
 from trainers.learning_rate import apply_rule
 
@@ -81,3 +86,35 @@ def test_what_a_rule_needs(
 
     with pytest.raises(RefusalError, match=words):
         apply_rule(kinds.SGD(rate), by("linear", warmup=1), reference, steps)
+
+
+def by_hand() -> np.ndarray:
+    """The kernel and the bias: the rate rises over the first epoch to twice its value."""
+    x, y = data(NUM_TRAIN, 0)
+    weights, x = np.append(INITIAL_KERNEL.ravel(), 0.0), np.hstack([x, np.ones_like(y)])
+    of_epoch = -(-NUM_TRAIN // GLOBAL_BATCH)
+    for update in range(EPOCHS * of_epoch):
+        first = update % of_epoch * GLOBAL_BATCH
+        rows, wanted = x[first : first + GLOBAL_BATCH], y[first : first + GLOBAL_BATCH, 0]
+        rate = LEARNING_RATE * (1 + min(update / of_epoch, 1))
+        weights = weights - rate * 2 * (rows @ weights - wanted) @ rows / len(rows)
+    return weights
+
+
+@pytest.mark.usefixtures("warm")
+@pytest.mark.parametrize("case", [Case("serial", 1), *FAMILIES], ids=str)
+def test_a_rate_follows_the_batch_with_a_warm_up(case: Case, tmp_path: Path) -> None:
+    """`--learning-rate-rule linear --warmup-epochs 1`, of a rate for half of the batch."""
+    spec = case.spec(
+        "tests.contract.linear:linear",
+        authors_batch=GLOBAL_BATCH,
+        learning_rate_rule=LearningRateRule(rule="linear", warmup_epochs=1),
+    )
+
+    execution = execute(make_plan(spec, run_dir=tmp_path), deadline_s=120.0)
+
+    assert execution.outcome.kind == "completed", "\n".join(execution.last_lines)
+    with np.load(tmp_path / "checkpoint.npz") as found:
+        weights = np.append(found["weight_0000"].ravel(), found["weight_0001"])
+    # A schedule of Keras computes in float32, whatever the precision of the weights.
+    np.testing.assert_allclose(weights, by_hand(), rtol=1e-7)

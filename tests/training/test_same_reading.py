@@ -30,7 +30,7 @@ def run(command: list[str], folder: Path, *words: str) -> subprocess.CompletedPr
 def ledgers(folder: Path) -> list[str]:
     """Hashes of the rows of each epoch."""
     (record, *_) = folder.rglob("records/*.json")
-    return [epoch["ledger"]["id_hash"] for epoch in json.loads(record.read_text())["epochs"]]
+    return [epoch["ledger"]["hash"] for epoch in json.loads(record.read_text())["epochs"]]
 
 
 def test_a_script_without_seeds_reads_the_same_in_all_processes(tmp_path: Path) -> None:

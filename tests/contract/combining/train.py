@@ -36,7 +36,7 @@ def end_and_combine(driver: Driver) -> None:
     )
 
 
-Driver.end = end_and_combine  # type: ignore[method-assign]
+Driver.end = end_and_combine  # type: ignore[method-assign, assignment]
 found = importlib.util.spec_from_file_location("real_program", ROOT / "train.py")
 assert found is not None
 assert found.loader is not None

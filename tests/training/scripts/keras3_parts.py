@@ -6,38 +6,15 @@ from typing import Any
 import keras
 import numpy as np
 
-from backends import make_backend
 from ringside.verify.gate import slot_of
-from ringside_core.keras import KERAS, VERSION, tf
-from ringside_core.specs import RunSpec, Surroundings, Topology
-from trainers.step import Steps
+from ringside_core.keras import (
+    KERAS,
+    VERSION,
+    keras3_hooks,  # noqa: F401  # it changes Keras
+    tf,
+)
 
 assert VERSION == 3
-
-
-def several_replicas_predict_one_row() -> None:
-    """Convolutions fail on a part without any, which the first replica would get."""
-    spec = RunSpec(
-        workload="parts",
-        backend="mirrored",
-        options={},
-        topology=Topology(replicas_per_process=2),
-        global_batch=4,
-        epochs=1,
-        keras=3,
-    )
-    x = np.random.default_rng(3).normal(size=(5, 6, 6, 2)).astype("float32")
-    with make_backend(spec, Surroundings()) as backend:
-        steps = Steps(backend)
-        with backend.scope():
-            convolved = [keras.Input((6, 6, 2)), keras.layers.Conv2D(3, 3, activation="relu")]
-            pooled = [keras.layers.BatchNormalization(), keras.layers.GlobalAveragePooling2D()]
-            model = keras.Sequential([*convolved, *pooled, keras.layers.Dense(1)])
-            model.compile("sgd", "mse")
-        steps.take(model)
-        for count in (1, 5, 1):
-            found = model.predict(x[:count], batch_size=4, verbose=0)
-            np.testing.assert_allclose(found, model(x[:count]), rtol=1e-5, atol=1e-6)
 
 
 def the_policy_is_that_of_the_run() -> None:
@@ -102,7 +79,6 @@ def slots_of_one_kind_have_one_name() -> None:
 
 
 for check in (
-    several_replicas_predict_one_row,
     the_policy_is_that_of_the_run,
     images_are_rotated_in_float64,
     variables_add_as_upstream,

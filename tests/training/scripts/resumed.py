@@ -116,7 +116,8 @@ def train(folder: Path, case: Case, *, stop: int = 0, resume: bool = False) -> d
     )
     with make_backend(spec, Surroundings()) as backend:
         steps, record = Steps(backend), RecordInProgress.begun(spec)
-        model = tf.keras.Sequential([tf.keras.Input((2,)), tf.keras.layers.Dense(1)])
+        layers = tf.keras.layers
+        model = tf.keras.Sequential([layers.Input((2,)), layers.Dropout(0.4), layers.Dense(1)])
         model.compile(tf.keras.optimizers.SGD(0.1, momentum=0.9), "mse", metrics=["mae"])
         call = fit_call(model, *data, epochs=EPOCHS, callbacks=[numbers, Evaluates()], **arguments)
         listeners = [Breaks(stop)] if stop else []
