@@ -187,7 +187,6 @@ def test_a_script_is_named_where_it_is_refused(
     "program",
     [
         "sys.argv[1:] = ['compare', '--help']; from ringside.cli.main import main; main()",
-        "import train; sys.exit(train.main(['--help']))",
     ],
 )
 def test_a_terminal_that_knows_only_ascii(program: str) -> None:

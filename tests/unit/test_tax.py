@@ -31,7 +31,6 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("scripts/programs.py --help", "takes no arguments"),
         ("benchmarks/power.py --way nope", "'nope' is not one of"),
         ("benchmarks/by_hand.py --out x --backend nope", "invalid choice: 'nope'"),
     ],

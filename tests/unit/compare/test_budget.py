@@ -53,28 +53,6 @@ def test_a_precision_is_a_share(text: str, share: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("2", "Did you mean 2%"),
-        ("0", "at least 0.01 %"),
-        ("100%", "below 100 %"),
-        ("-1%", "at least 0.01 %"),
-        ("nan", "at least 0.01 %"),
-        ("1e-200", "at least 0.01 %"),
-        ("0.009%", "at least 0.01 %"),
-        ("2%%", "Example"),
-        ("few", "Example"),
-        ("", "Example"),
-        ("float64", "Example: --interval-width 2%"),
-    ],
-)
-def test_no_precision(text: str, words: str) -> None:
-    """One message says what to type."""
-    with pytest.raises(RefusalError, match=words):
-        parse_width(text)
-
-
-@pytest.mark.parametrize(
     ("text", "seconds"), [("90s", 90), ("10m", 600), ("1h", 3600), ("1h30m", 5400), ("0.5m", 30)]
 )
 def test_a_budget_has_a_unit(text: str, seconds: float) -> None:

@@ -178,18 +178,6 @@ def test_a_pinned_run_is_watched_on_its_own_processors(
     assert load.cores == 2
 
 
-@pytest.mark.parametrize("asked", [Rounds(least=2, most=2), Rounds(least=3, most=3)])
-def test_no_round_is_made_where_enough_are_there(asked: Rounds, tmp_path: Path) -> None:
-    """It was killed after the last run, or resumed with no more rounds than it has."""
-    ended = made(comparison_of("mirrored").replace(asked=asked), tmp_path / "whole", Made())
-    executor = Made()
-
-    again = made(ended.replace(ended_because=""), tmp_path / "again", executor)
-
-    assert executor.ran == []
-    assert again == ended
-
-
 def test_a_long_label_makes_a_folder_all_the_same(tmp_path: Path) -> None:
     """A file system allows 255 bytes for a name."""
     comparison = comparison_of("serial")

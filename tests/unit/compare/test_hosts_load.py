@@ -1,13 +1,10 @@
 """What others did on the hosts of a run, from two looks at their kernels."""
 
-import os
-import socket
-
 import pytest
 
 from ringside.compare import hosts_load
-from ringside.compare.hosts_load import PAGE_BYTES, Launcher, Look, load_between, looks
-from ringside_core.readings.load import TICKS_PER_S, read_ticks
+from ringside.compare.hosts_load import PAGE_BYTES, Launcher, Look, load_between
+from ringside_core.readings.load import TICKS_PER_S
 from ringside_core.specs import RunRecord
 from tests.unit.stats.factory import MACHINE, epoch, record, spec_of
 
@@ -114,18 +111,3 @@ def test_a_counter_that_goes_back_is_not_zero(began: Look, ended: Look) -> None:
     )
 
     assert load is None
-
-
-def test_this_machine_is_asked_without_ssh() -> None:
-    """Its name, its kernel and its processors."""
-    found = looks(("localhost",))
-
-    if not os.path.exists("/proc/stat"):
-        pytest.skip("no /proc/stat")
-    assert found is not None
-    assert found["localhost"].hostname == socket.gethostname()
-    cores = os.sched_getaffinity(0)
-    ticks = read_ticks(found["localhost"].text, cores)
-    assert ticks.cores == len(cores)
-    assert ticks.busy_s > 0
-    assert found["localhost"].swapped_bytes() >= 0

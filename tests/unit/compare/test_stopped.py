@@ -14,7 +14,6 @@ import pytest
 import ringside.cli.compare
 import ringside.cli.doctor
 import ringside.cli.main
-from ringside_core.specs import whole_file
 from tests.unit.compare.made import comparison_of
 
 LIMIT_S = 60
@@ -139,15 +138,3 @@ def test_a_full_disk_is_one_message(
 
     assert code == 2
     assert capsys.readouterr().err == "ringside: a/file: No space left on device\n"
-
-
-def test_a_full_disk_says_which_file(tmp_path: Path) -> None:
-    """The system itself names none when bytes do not fit."""
-    with (
-        pytest.raises(OSError, match="results") as refusal,
-        whole_file(tmp_path / "results.json"),
-    ):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    assert refusal.value.filename == str(tmp_path / "results.json")
-    assert list(tmp_path.iterdir()) == []

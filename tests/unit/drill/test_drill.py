@@ -10,7 +10,6 @@ import numpy as np
 import psutil
 import pytest
 
-import ringside.cli.main
 from launch import Plan, make_plan
 from ringside.drill.cells import Cell
 from ringside.drill.drill import between_checkpoints
@@ -25,7 +24,6 @@ from ringside_core.specs import (
     RefusalError,
     RunSpec,
 )
-from tests.unit.report.bout import bout
 from tests.unit.stats.factory import epoch, record, spec_of
 
 LOST = Outcome(kind="failed", reason="rank-1 was killed", error_class="ProcessDied")
@@ -164,29 +162,6 @@ def test_a_task_is_known_by_its_command_and_its_environment(tmp_path: Path) -> N
             process.kill()
         for one in started:
             one.wait()
-
-
-def test_a_comparison_of_another_program_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Its report would tell of two programs."""
-    (tmp_path / "results.json").write_text(bout().to_json())
-
-    code = ringside.cli.main.run(
-        [
-            "drill",
-            "--workload",
-            "synthetic",
-            "--comparison",
-            str(tmp_path),
-            "--output",
-            str(tmp_path),
-        ]
-    )
-
-    assert code == 2
-    assert "of a comparison of the same program" in capsys.readouterr().err
-    assert [one.name for one in tmp_path.iterdir()] == ["results.json"]
 
 
 def test_a_run_lost_nothing_if_it_ended_as_the_whole_one() -> None:

@@ -16,7 +16,6 @@ from launch import Plan
 from launch.remote import keepers as keepers_room
 from launch.remote import sweep
 from launch.remote.keepers import SWEEPER, Keepers
-from ringside_core.specs import RefusalError
 from tests.unit.launch.reached import reached_by
 
 PlanOf = Callable[..., Plan]
@@ -141,20 +140,6 @@ def test_a_launcher_that_stands_still_is_heard(
     assert codes == [0, 0]
 
 
-def test_an_ssh_that_stays_without_its_keeper(plan_by: Callable[[str], Plan]) -> None:
-    """When the keeper's output ends, nobody waits any longer, although its ssh still runs."""
-    stays = "#!/bin/sh\nexec >&-\nwhile read -r line; do :; done\n"
-    calls = []
-
-    with Keepers(plan_by(stays)) as keepers:
-        absent = keepers.roll_call(30, lambda: calls.append(time.monotonic()))
-        ended = [keeper.popen.poll() for keeper in keepers._keepers]
-        lost = keepers.lost()
-
-    assert (absent, lost, ended) == (("a", "b"), ("a", "b"), [None, None])
-    assert len(calls) < 100
-
-
 # The quickest stand-in for ssh and the keeper behind it. The fifth word is the id of the run.
 STAND_IN = 'for last; do :; done; set -- $last; echo "keeper of $5"; exec cat'
 
@@ -179,15 +164,3 @@ def test_many_hosts(
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
     assert (absent, lost, keepers.survivors) == ((), (), [])
-
-
-def test_more_hosts_than_files_are_refused(
-    plan_of: PlanOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Before anything is started."""
-    monkeypatch.setattr(resource, "getrlimit", lambda which: (1024, 4096))
-    names = tuple(f"host-{number}" for number in range(2000))
-    plan = plan_of("serial", replicas=1).replace(run_dir=str(tmp_path), remote_hosts=names)
-
-    with pytest.raises(RefusalError, match="may have 4,096 files open, 16,512 are needed"):
-        Keepers(plan).__enter__()

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from launch import Plan, Site
-from launch.execute import _warn_of_open_ports
 
 PlanOf = Callable[..., Plan]
 HOSTS = "here slots=1\nthere slots=1\n"
@@ -47,19 +46,3 @@ def test_runs_listen_on_one_interface(
     assert plan.listens_everywhere == (interface is None)
     assert bare.listens_everywhere == (interface != "")
     assert "LD_PRELOAD" not in bare.render()
-
-
-@pytest.mark.parametrize(("is_root", "power"), [(True, "AS ROOT"), (False, "your files")])
-def test_who_can_reach_a_run_is_said_once(
-    is_root: bool, power: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """With this machine's interfaces and the other hosts; loudest as root."""
-    _warn_of_open_ports.cache_clear()
-
-    for _ in range(3):
-        _warn_of_open_ports(("there",), is_root=is_root)
-
-    said = capsys.readouterr().err
-    assert said.count("warning: runs listen on every interface of this machine (") == 1
-    assert ") and there. Whoever reaches their ports can " in said
-    assert power in said and "127.0.0.1" not in said

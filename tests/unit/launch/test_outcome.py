@@ -226,20 +226,6 @@ def test_a_launcher_that_gives_up_on_a_rank_that_completed(ranks: Scene) -> None
     )
 
 
-def test_a_launcher_that_never_started_a_rank(ranks: Scene) -> None:
-    """The last lines of the launcher show its refusal."""
-    ranks.log("launcher", "horovodrun: error: unrecognised\n")
-    ranks.exited("launcher", 2, "horovodrun")
-
-    verdict = ranks.judge()
-
-    assert verdict.outcome.reason == (
-        "horovodrun exited with code 2 before the first step; "
-        "last lines: horovodrun: error: unrecognised"
-    )
-    assert verdict.task == "launcher"
-
-
 def test_survivors(workers: Scene) -> None:
     """A process that cannot be killed spoils even a complete run: it would disturb the next."""
     workers.record("worker-0", COMPLETED)

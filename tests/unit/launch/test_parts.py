@@ -56,21 +56,6 @@ def test_a_line_that_is_not_whole_is_passed_over(line: str, tmp_path: Path) -> N
     assert watch.look() == []
 
 
-def test_a_sign_of_life_is_progress(tmp_path: Path) -> None:
-    """A new time stamp alone shows that the task is alive."""
-    watch = Watch(tmp_path, ("rank-0",))
-    age(watch, "rank-0", 30)
-    write_progress(tmp_path, "rank-0", "1.5 0 0 importing 1")
-    watch.look()
-    age(watch, "rank-0", 30)
-    write_progress(tmp_path, "rank-0", "2.5 0 0 importing 1")
-
-    watch.look()
-    age(watch, "rank-0", 110)
-
-    assert watch.standing_still(200) == (200, [])
-
-
 @pytest.mark.parametrize(
     ("phase", "deadline_s", "patience_s"),
     [

@@ -152,18 +152,6 @@ def test_multi_worker_mirrored_on_two_hosts(plan_of: PlanOf) -> None:
     assert plan.processes[1].holds_stdin
 
 
-def test_parameter_server_on_two_hosts(plan_of: PlanOf) -> None:
-    """Servers go to the hosts in turn; the coordinator is on the first."""
-    plan = plan_of(
-        "parameter_server", options={"servers": 3}, hosts=2, hostfile="here slots=4\nb slots=4"
-    )
-
-    assert plan.cluster is not None
-    assert plan.cluster.chief == ("here:20171",)
-    assert plan.cluster.worker == ("here:20172", "b:20173")
-    assert plan.cluster.ps == ("here:20174", "b:20175", "here:20176")
-
-
 def test_servers_on_chosen_hosts(plan_of: PlanOf) -> None:
     """Servers go in turn to the hosts that were named for them, with or without replicas."""
     plan = plan_of(

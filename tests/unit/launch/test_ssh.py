@@ -5,7 +5,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -90,24 +89,6 @@ def test_a_login_shell_that_talks_afterwards(
     assert asked(FAREWELL, "a", line=line) == {"a": answer}
 
 
-@pytest.mark.parametrize(
-    "terminal",
-    [
-        "sh -c \"$last\" 2>&1 | sed 's/$/\\r/'",
-        f'exec {sys.executable} -c "import os, pty, sys; '
-        'sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))" sh -c "$last"',
-    ],
-    ids=["its line ends", "pty"],
-)
-@pytest.mark.parametrize(
-    ("line", "answer"),
-    [("echo me; echo you", "me\nyou\n"), ("exit 3", NoAnswer(why="exit 3"))],
-)
-def test_a_terminal(line: str, answer: str | NoAnswer, terminal: str, asked: Asked) -> None:
-    """If a wrapper of ssh insists on one, line ends differ and the two outputs are one."""
-    assert asked(f"for last; do :; done; {terminal}", "a", line=line) == {"a": answer}
-
-
 def test_no_terminal(tmp_path: Path) -> None:
     """Whatever ~/.ssh/config says, none is used: it would echo our input to a command."""
     if shutil.which("ssh") is None:
@@ -163,18 +144,6 @@ def test_a_command_that_fails(line: str, why: str, asked: Asked) -> None:
 def test_a_command_that_never_began(script: str, why: str, asked: Asked) -> None:
     """Our words explain ssh's; a login shell's text is no answer, even with exit code 0."""
     assert asked(script, "a") == {"a": NoAnswer(why=why)}
-
-
-def test_without_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If it is not installed, every host has the same reason; this machine needs none."""
-    commands = {name: ("/bin/echo", "me") for name in ("a", "here", "b")}
-    (tmp_path / "sh").symlink_to("/bin/sh")
-    monkeypatch.setenv("PATH", str(tmp_path))
-
-    answers = ask_all(commands, limit_s=LIMIT_S, here={"here", "localhost"})
-
-    why = NoAnswer(why="ssh cannot be started here: No such file or directory")
-    assert answers == {"a": why, "here": "me\n", "b": why}
 
 
 def test_what_ssh_has_started_ends_with_it(asked: Asked, tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ from scipy.integrate import quad
 from scipy.stats import expon, norm
 
 import ringside.cli.main
-from benchmarks.prediction import markdown
 from ringside.predict.prediction import Prediction, message_bound_s, predict, relative_steps
 from ringside.stats.figure import Figure
 from ringside_core.specs import Comparison, EpochRecord, RefusalError, Run, write_whole
@@ -76,14 +75,6 @@ def test_intervals_widen_with_the_distance() -> None:
     assert values == sorted(values)
     assert len(widths) == 13
     assert widths[2] < widths[6] < widths[12]
-
-
-def test_one_round_has_no_interval() -> None:
-    """The reason is given."""
-    (stack,), _ = predict(made.comparison({1: 0.1, 2: 0.2}, rounds=1), made.communication(), [4])
-
-    assert stack.steps_ms[4].interval is None
-    assert "two rounds" in stack.steps_ms[4].reason
 
 
 def holds(step_ms: Figure, truth_ms: float) -> bool:
@@ -210,7 +201,6 @@ FAILED = failed(certificate(arm_of("horovod", 2), hosts=made.HOSTS))
         (made.comparison(KNOWN, "mirrored"), made.communication(), "between processes"),
         (made.comparison(KNOWN, certificates=(FAILED,)), made.communication(), "compute the same"),
         (made.comparison({1: 0.1}), made.communication(), "runs of 1 replicas"),
-        (made.comparison({2: 0.1}), made.communication(), "0 runs of one replica at batch 20"),
         (made.comparison(KNOWN, hosts=()), made.communication(), "between the same hosts"),
         (made.comparison(KNOWN), made.communication(hosts=("left", "far")), "the same hosts"),
         (made.comparison(KNOWN, links=(made.link(5e8),)), made.communication(), "the same link"),
@@ -264,7 +254,6 @@ def test_the_command_prints_a_table_and_writes_a_document(
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (["--replicas", "four"], "--replicas must be whole numbers"),
         (["--replicas", "0"], "--replicas must be whole numbers from 2 to 4,096"),
         (["--replicas", "4,4097"], "--replicas must be whole numbers from 2 to 4,096"),
         (["--replicas", "2,4"], "--replicas must be more than were run"),
@@ -282,14 +271,3 @@ def test_wrong_flags_are_refused(
     printed = capsys.readouterr().err
     assert said in printed
     assert "results.json" not in printed
-
-
-@pytest.mark.parametrize(("four", "row"), [(0.19, "-5.3 % | yes"), (0.6, "-70.0 % | no")])
-def test_the_benchmark_does_not_predict_from_what_it_checks_by(four: float, row: str) -> None:
-    """180 ms is predicted from one and two, whatever four replicas took."""
-    two = 0.18 - made.ring_s(4, made.GRADIENT) + PAIR_S
-
-    found = markdown(made.comparison({1: 0.1, 2: two, 4: four}), made.communication())
-
-    assert found.splitlines()[2].startswith("| horovod | 181 | ")
-    assert row in found

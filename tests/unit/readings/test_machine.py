@@ -35,23 +35,6 @@ def test_machine_facts_are_whole_and_travel_as_json() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "name"),
-    [
-        ("processor : 0\nmodel name\t: Fast CPU: 3 GHz\n", "Fast CPU: 3 GHz"),
-        ("Features : fp\n", ""),
-    ],
-)
-def test_cpu_model(tmp_path: Path, text: str, name: str) -> None:
-    """The name in cpuinfo; some other text if there is none, as on ARM."""
-    (tmp_path / "cpuinfo").write_text(text)
-
-    model = machine.cpu_model(tmp_path / "cpuinfo")
-
-    assert model == name if name else model
-    assert machine.cpu_model(tmp_path / "absent")
-
-
-@pytest.mark.parametrize(
     ("body", "names"),
     [
         ("echo 'A100'; echo 'H100'", ("A100", "H100")),
@@ -192,14 +175,3 @@ def test_process_start_is_between_before_and_now() -> None:
     )
 
     assert before - 0.03 <= start <= time.time()
-
-
-def test_measure_brings_no_framework_and_no_heavy_import() -> None:
-    """train.py imports these before it pins itself; plots and tables must not be imported."""
-    heavy = {"tensorflow", "keras", "tf_keras", "horovod", "matplotlib", "numpy"}
-    code = (
-        "import sys; import ringside_core.readings.machine, ringside_core.readings.process; "
-        "print(*{m.partition('.')[0] for m in sys.modules})"
-    )
-
-    assert not heavy & set(in_a_new_process(code).split())

@@ -26,16 +26,6 @@ def reached(summary: Summary, missed_by: str = "") -> Summary:
     return replace(summary, arms=tuple(rows), quality_metric="accuracy", quality_target=0.97)
 
 
-def narrow(summary: Summary) -> Summary:
-    """Every ratio of the summary has an interval of ±5 %."""
-    return replace(
-        summary,
-        verdicts=tuple(
-            one if one.ratio.interval else replace(one, ratio=TIE.ratio) for one in summary.verdicts
-        ),
-    )
-
-
 def explained(summary: Summary, tuned_from: str = "") -> Summary:
     """The summary of a comparison with breakdown arms, and perhaps a tuned arm."""
     arms = [replace(row, arm=row.arm.replace(tuned_from=tuned_from)) for row in summary.arms]
@@ -73,27 +63,12 @@ WIDE = replace(TIE, ratio=Figure(1.02, interval=Interval(0.8, 1.3), n=8))
             "more rounds, because the verdict is still open: "
             "ringside compare --resume 'runs/a b' --budget 20m",
         ),
-        (
-            reached(judged(WIDE)),
-            Rounds(least=3, most=3),
-            "more rounds, because the verdict is still open: the same command without --rounds",
-        ),
-        (reached(narrow(judged(TIE))), ASKED.replace(interval_width=0.2), WHY),
         (reached(judged(BEST)), ASKED, WHY),
-        (
-            explained(reached(judged(BEST))),
-            ASKED,
-            "see what other settings gain: the same command with --tuned",
-        ),
         (
             explained(reached(judged(BEST)), tuned_from="x"),
             ASKED,
             "ask the same of your own model: --workload my_file.py:workload (docs/own-model.md)",
         ),
-    ],
-    ids=[
-        *("lost", "not verified", "target missed", "open", "open after a fixed number"),
-        *("a tie that is settled", "settled", "with --why", "with --why and --tuned"),
     ],
 )
 def test_one_thing_to_do_next(summary: Summary, asked: Rounds, step: str) -> None:

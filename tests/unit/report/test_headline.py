@@ -1,14 +1,12 @@
 """Who wins, by how much, how sure: the sentences of the first screen, and the verdict matrix."""
 
-import statistics
 from dataclasses import replace
 
-from ringside.report.blocks import Text
 from ringside.report.html import forest_of
 from ringside.report.ranking import ranked
 from ringside.report.sections.caveats import caveats
 from ringside.report.sections.headline import contenders, headlines
-from ringside.report.sections.verdicts import matrix_of, pair_table, serial_table, verdicts_section
+from ringside.report.sections.verdicts import matrix_of, serial_table
 from ringside.stats.figure import Figure, Interval
 from ringside.stats.summary import summarize
 from ringside_core.specs import Comparison
@@ -122,20 +120,6 @@ def test_contenders_are_the_best_of_both_families_or_the_two_fastest() -> None:
     assert names({("mirrored", 2): 1.0}) == []
 
 
-def test_only_arm_of_its_size() -> None:
-    """It has no rival; its throughput is the geometric mean of its rounds."""
-    comparison = bare({("mirrored", 2): 1.0})
-    rates = [100 / run.records[0].epochs[1].train_s for run in comparison.runs]
-
-    (head,) = headlines(summarize(comparison))
-
-    assert head.word == "no opponent"
-    mean = statistics.geometric_mean(rates)
-    assert head.sentence.startswith(
-        f"mirrored ×2 is the only comparable arm with 2 replicas: {mean:.0f} examples/s ["
-    )
-
-
 def test_arm_certified_in_turn_is_said_to_be_so() -> None:
     """An asynchronous arm does not compute exactly the same."""
     summary = judged(BEST)
@@ -217,21 +201,3 @@ def test_every_arm_stands_against_serial() -> None:
     (row,) = [row for row in table.rows if row[0].main == "mirrored ×1"]
     assert [cell.main for cell in row] == ["mirrored ×1", "1", "0.80×", "slower", "6.2 %"]
     assert row[2].note == "[0.76, 0.84]"
-
-
-def test_cell_of_too_few_rounds_says_so() -> None:
-    """Matrix, comparison with serial and list of pairs give no word; the reason comes once."""
-    summary = summarize(bare(rounds=2))
-    section = verdicts_section(summary)
-    reason = "2 rounds: too few for an interval, 3 are needed"
-
-    cell = matrix_of(summary, ranked(summary, 2)).rows[0][1]
-    serial = serial_table(summary)
-
-    assert cell.note == "n=2, no interval"
-    assert Text(f"Where there is no interval: {reason}.") in section.blocks
-    assert cell.word == "no verdict"
-    assert serial is not None and serial.rows[0][3].main == "no verdict"
-    assert {row[4].main for row in pair_table(summary.verdicts).rows} == {"no verdict"}
-    assert section.answer == f"No verdict: {reason}."
-    assert not section.sure

@@ -1,9 +1,11 @@
-"""What a report says of hosts and of the links between them; and nothing of it for one machine."""
+"""What a report says of hosts, of the links between them, and of others on the machine."""
 
 import pytest
 
+from ringside.report.blocks import Terms
 from ringside.report.sections.caveats import caveats
 from ringside.report.sections.environment import environment_section, hosts_and_links
+from ringside.report.sections.noise import noise_section
 from ringside.stats.side_by_side import side_by_side
 from ringside.stats.summary import summarize
 from ringside_core.specs import (
@@ -12,7 +14,9 @@ from ringside_core.specs import (
     Link,
     RefusalError,
 )
+from ringside_core.text import plain
 from tests.unit.report.judged import bare
+from tests.unit.report.small import small
 
 
 def link(sender: str, receiver: str, gbit_s: float) -> Link:
@@ -88,10 +92,31 @@ def test_side_by_side_only_with_the_same_slots() -> None:
     assert ("slowest link", "0.94 Gbit/s", "9.4 Gbit/s") in differs
 
 
-def test_runs_that_nobody_watched_are_a_caveat() -> None:
-    """Only on hosts; a system without /proc/stat is not asked at all."""
-    watched = placed()
-    unwatched = tuple(run.replace(load=None) for run in watched.runs)
+def of_all_cores(comparison: Comparison) -> str:
+    """The fact in the section on noise."""
+    section = noise_section(comparison, summarize(comparison))
+    (facts,) = (block for block in section.blocks if isinstance(block, Terms))
+    return plain(dict(facts.items)["All cores of the machine"])
 
-    assert any("could not be watched" in what for what in told(watched.replace(runs=unwatched)))
-    assert not any("could not be watched" in what for what in told(bare().replace(runs=unwatched)))
+
+def test_others_beside_the_cores_of_the_runs_are_told() -> None:
+    """(18 − 15 + 0.5) of 8 · 9.5 s are 4.6 %, (30 − 15 + 0.5) are 20 %: that is a caveat."""
+    quiet = small()
+    (first, *others) = quiet.runs
+    assert first.load is not None
+    (counts,) = first.load.machines
+    load = first.load.replace(machines=(counts.replace(machine_busy_s=30.0),))
+    busy = quiet.replace(runs=(first.replace(load=load), *others))
+
+    said = [
+        [plain(one.what) for one in caveats(each, summarize(each)) if "all cores" in one.what]
+        for each in (quiet, busy)
+    ]
+
+    assert of_all_cores(quiet) == "others used 4.6 % in the median run, 4.6 % at most"
+    assert of_all_cores(busy) == "others used 4.6 % in the median run, 20 % at most"
+    assert said[0] == []
+    assert said[1][0].startswith(
+        "In 1 run others used more than 10 % of all cores of the machine, at most 20 % of 8 "
+        f"({first.arm})."
+    )

@@ -15,7 +15,7 @@ from ringside.report.view import view_of
 from ringside_core.specs import Comparison
 from tests.unit.report.bout import bout, mixed_bout
 from tests.unit.report.proofs import answered, certificate, deviation, failed, parity
-from tests.unit.report.views import bout_plots, bout_view, mixed_plots, mixed_view
+from tests.unit.report.views import bout_view, mixed_plots, mixed_view
 from tests.unit.stats.factory import arm_of, comparison_of, simple_run
 
 APART = ["mirrored ×2", "multi_worker_mirrored ×2", "horovod:controller=mpi ×2"]
@@ -148,38 +148,3 @@ def test_every_format_says_who_is_not_comparable_and_why() -> None:
     assert printed.count("comp. comp.") == 3
     for text in (page, render_markdown(view), printed):
         assert "12 of 15 arms are certified" in text
-
-
-def test_plots_set_apart_what_is_not_comparable() -> None:
-    """Grey and hollow, never the highest, and without a line in the scaling plot."""
-    plots = mixed_plots()
-    throughput, scaling = plots["throughput"], plots["scaling"]
-
-    assert "Highest: horovod ×2" in throughput.caption
-    for plot in (throughput, plots["steps"], plots["quality"]):
-        assert "Grey with hollow marks: not comparable." in plot.caption
-    drawn = throughput.svg.split(">", 1)[1]  # behind the caption, which is read aloud
-    assert drawn.index(">horovod ×2<") < drawn.index(">mirrored ×2<")  # below all that are ranked
-    assert "Arms that are not comparable are left out." in scaling.caption
-    assert "horovod" in scaling.svg and ">multi_worker_mirrored<" not in scaling.svg
-    assert "Dashed: serial times" in scaling.caption
-    assert not any("hollow" in plot.caption for plot in bout_plots().values())
-    assert "multi_worker_mirrored" in bout_plots()["scaling"].svg
-
-
-def test_an_arm_that_departs_later_is_not_ranked() -> None:
-    """Its certificate is of its first updates; the losses of its epochs say that it parts."""
-    arms = [arm_of("serial"), arm_of("one_device"), arm_of("mirrored", 1)]
-    runs = [simple_run(a.backend, 1, 1.0 + k, position=k) for k, a in enumerate(arms)]
-    last = runs[-1].records[0].epochs[-1]
-    epochs = (*runs[-1].records[0].epochs[:-1], last.replace(train={"loss": 1.5}))
-    runs[-1] = runs[-1].replace(records=(runs[-1].records[0].replace(epochs=epochs),))
-    made = comparison_of(arms, runs, certificates=tuple(map(certificate, arms)))
-
-    view = view_of(made)
-
-    text = render_markdown(view)
-    assert "its training loss of epoch 3 in round 1 is 1.5, that of serial is 1" in text
-    assert "The losses of every epoch of 3 exact arms were held against each other" in text
-    assert view.proof.answer.endswith("Not comparable, and not ranked: mirrored ×1.")
-    assert view.proof.table.rows[-1][1].note == "not for these runs"

@@ -1,6 +1,5 @@
 """What a report says of noise, communication, accuracy and tuning, and what its tables hold."""
 
-import statistics
 from dataclasses import replace
 
 import pytest
@@ -12,13 +11,13 @@ from ringside.report.sections.communication import (
 )
 from ringside.report.sections.definitions import DEFINITIONS
 from ringside.report.sections.noise import noise_section
-from ringside.report.sections.speed import results_section, scaling_section
-from ringside.report.sections.tables import efficiency_cell, results_table
+from ringside.report.sections.speed import scaling_section
+from ringside.report.sections.tables import efficiency_cell
 from ringside.report.sections.tuning import settings_of
 from ringside.report.view import view_of
 from ringside.stats.figure import Interval
 from ringside.stats.rounds import RoundsUsed
-from ringside.stats.summary import Efficiency, summarize
+from ringside.stats.summary import Efficiency
 from ringside_core.specs import Communication, Link
 from tests.unit.report.bout import PARAMETERS, bout
 from tests.unit.report.judged import bare, judged, tables, verdict
@@ -82,30 +81,6 @@ def test_disturbed_rounds_are_listed(kept: bool) -> None:
 # Accuracy, tuning, results, scaling
 
 
-LEARNING = "Time to accuracy, one row for each arm"
-
-
-def test_time_to_accuracy_is_the_olympic_mean() -> None:
-    """Of serial's seven undisturbed rounds, the fastest and the slowest are left out."""
-    runs = [run for run in bout().runs if run.arm == "serial" and run.round != 5]
-    times = sorted(
-        next(
-            epoch.end_since_process_start_s
-            for epoch in run.records[0].epochs
-            if epoch.validation["accuracy"] >= 0.9
-        )
-        for run in runs
-    )
-    rows = {
-        row[0].main: row for row in tables(*bout_view().section("accuracy").blocks)[LEARNING].rows
-    }
-
-    assert rows["serial"][3].main == f"{statistics.fmean(times[1:-1]):.2f}"
-    assert rows["serial"][4].main == "3.00"  # 0.972 - 0.75·exp(-0.9·3) is the first above 0.9
-    assert rows["horovod:controller=mpi ×2"][1].main == "6 of 7"
-    assert not any("again" in label for label in rows)
-
-
 def test_tuned_stands_beside_default_with_its_settings() -> None:
     """Every trial is shown, the failed one with its reason; a trial is one run."""
     section = bout_view().section("tuning")
@@ -142,14 +117,6 @@ def test_strong_and_weak_scaling_are_kept_apart(scaling: str, held: str) -> None
 # The whole
 
 
-def test_every_section_begins_with_its_answer() -> None:
-    """One line each; names are unique, because they are anchors."""
-    sections = bout_view().sections
-
-    assert all(one.answer.endswith((".", "?")) and "\n" not in one.answer for one in sections)
-    assert len({one.name for one in sections}) == len(sections)
-
-
 # Of a cell, of a word, of the metric's own name, and of hosts, which this comparison does not have.
 GENERAL_TERMS = {"median [lowest–highest] n", "comparable", "final metric", "of the link"}
 
@@ -172,19 +139,6 @@ def test_an_efficiency_has_its_unit_and_its_base() -> None:
     cell = efficiency_cell(value, row, "none")
 
     assert (cell.main, cell.note) == ("87 %", "[84, 90] % of serial ×9")
-
-
-def test_the_reason_of_a_missing_interval_stands_once_below() -> None:
-    """A cell only says how many rounds there were."""
-    comparison = bare(rounds=2)
-    summary = summarize(comparison)
-
-    table = results_table(summary)
-    section = results_section(summary)
-
-    assert {row[2].note.partition("] ")[2] for row in table.rows} == {"n=2, no interval"}
-    reason = "Where there is no interval: 2 rounds: too few for an interval, 3 are needed."
-    assert section.blocks.count(Text(reason)) == 1
 
 
 def test_all_that_was_run_is_in_the_lead() -> None:

@@ -84,17 +84,6 @@ def test_a_regression_and_an_improvement_are_told() -> None:
     assert told.serial is not None and told.serial.word == "cannot tell"
 
 
-def test_many_arms_make_no_false_alarm() -> None:
-    """Holm: the smallest p-value counts as often as there are arms, and no later one for less."""
-    changes = side_by_side(small(), later(horovod=1.03, mirrored=1.2)).changes
-    raw = sorted(one.p_value for one in changes if one.p_value is not None)
-
-    adjusted = sorted(one.p_adjusted for one in changes if one.p_adjusted is not None)
-
-    by_hand = [2 * raw[0], max(2 * raw[0], raw[1])]  # serial is not judged
-    assert adjusted == pytest.approx([min(1.0, p) for p in by_hand], rel=1e-12)
-
-
 def test_certificates_lost_and_gained_are_told() -> None:
     """An arm that is not comparable is not judged, even if it is slow."""
     lost = later(horovod=2.0)

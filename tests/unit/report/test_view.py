@@ -119,18 +119,6 @@ def test_epochs_in_another_order_than_steps_are_a_caveat() -> None:
     assert "changes the order" not in told_of(0.5, 0.5)
 
 
-def test_few_rounds_are_a_caveat() -> None:
-    """An interval needs three rounds, or four with only two arms."""
-    two = [*rounds("serial", 1, 1.0, 1.0, 1.0), *rounds("mirrored", 1, 1.0, 1.0, 1.0, first=3)]
-    three = [*two, *rounds("horovod", 1, 1.0, 1.0, 1.0, first=6)]
-
-    assert "Only 3 rounds" in caveats_of(two) and "at least 4 rounds" in caveats_of(two)
-    assert "ratios have no interval" not in caveats_of(three)
-    assert "Only 1 round: ratios have no interval" in caveats_of([one_run("serial")])
-    assert "Only 2 rounds" in caveats_of(rounds("serial", 1, 1.0, 1.0))
-    assert "ratios have no interval" not in caveats_of(rounds("serial", 1, 1.0, 1.0, 1.0))
-
-
 def test_lost_runs_are_a_caveat() -> None:
     """How many of how many, how they ended, in which round; also if none is left."""
     runs = rounds("serial", 1, 1.0, 1.0, 1.0)
@@ -225,15 +213,6 @@ def test_a_clean_comparison_has_no_caveat() -> None:
     )
 
     assert told(view_of(clean).caveats) == ""
-
-
-def test_warm_up_that_was_not_found_is_a_caveat() -> None:
-    """Four step times are too few to find it; one line covers all arms."""
-    text = caveats_of([*rounds("serial", 1, 1.0, 1.1), *rounds("mirrored", 1, 1.0, 1.2, first=2)])
-
-    assert text.count("warm-up was not found") == 1
-    assert "In 4 of 4 runs the end of warm-up was not found (too few step times: 50" in text
-    assert "serial and mirrored ×1" in text
 
 
 # Failures

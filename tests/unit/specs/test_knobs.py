@@ -11,7 +11,6 @@ import train
 from launch.flags import spec_from_flags
 from ringside.cli import compare, launch
 from ringside.compare.arms import parse_arms
-from ringside.compare.tuning import candidates
 from ringside.stats.summary import summarize
 from ringside_core.specs import Noun, RefusalError, Settings, Shared, Surroundings
 from ringside_core.specs.knob import Knob, KnobField, Search, knobs, with_values
@@ -155,14 +154,3 @@ def test_every_shared_knob_was_asked() -> None:
     assert others - of_scripts == {
         *("seed", "intra_op_threads", "inter_op_threads", "warmup_epochs")
     }
-
-
-def test_what_says_so_is_tried() -> None:
-    """Each arm is tried with the same knobs of the training."""
-    names = {name for name, _ in candidates(parse_arms("serial", "1")[0], gpus=False)}
-
-    assert (
-        names
-        == {knob.name for knob in knobs(TrainingSpec) if knob.searches}
-        <= set(Settings.model_fields)
-    )

@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from ringside_core.specs import RefusalError, read_surroundings
-from ringside_core.specs.slurm import SlurmStep, read_slurm, tasks_per_node
+from ringside_core.specs.slurm import SlurmStep, tasks_per_node
 
 
 def task(rank: int, *, node: int | None = None, **changed: str) -> dict[str, str]:
@@ -27,12 +27,6 @@ def three_nodes(nodelist: str) -> tuple[str, ...]:
     """What Slurm would answer."""
     assert nodelist == "node[1,4-5]"
     return ("10.0.0.1", "10.0.0.4", "10.0.0.5")
-
-
-def one_machine(nodelist: str) -> tuple[str, ...]:
-    """Nodes that share a machine, as those of the tests do."""
-    del nodelist
-    return ("127.0.0.1",) * 3
 
 
 @pytest.mark.parametrize(
@@ -100,14 +94,6 @@ def test_roles_by_hand() -> None:
     assert (cluster.chief, cluster.worker, cluster.ps) == (BY_HAND[:1], BY_HAND[1:3], BY_HAND[3:])
 
 
-def test_nodes_of_one_machine_share_no_port() -> None:
-    """Ports are counted for each address."""
-    step = read_slurm(task(0), one_machine)
-
-    assert step is not None
-    assert step.endpoints == tuple(f"127.0.0.1:{port}" for port in range(24354, 24358))
-
-
 def test_jobs_at_once_share_no_port() -> None:
     """Jobs with neighbouring numbers, and steps of one job, use different ports."""
     firsts = sorted(
@@ -121,13 +107,6 @@ def test_jobs_at_once_share_no_port() -> None:
     assert min(b - a for a, b in pairwise(firsts)) >= 31
     assert firsts[0] >= 20000
     assert firsts[-1] < 30000
-
-
-def test_a_batch_shell_is_no_task() -> None:
-    """SLURM_* of a batch script, as Slurm 22.05 sets them."""
-    env = {"SLURM_JOB_ID": "2", "SLURM_PROCID": "0", "SLURM_NTASKS": "4", "SLURM_NODEID": "0"}
-
-    assert read_surroundings(env, three_nodes).kind == "alone"
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from ringside.stats.accuracy import ArmAccuracy, accuracy_of, olympic_mean
 from ringside_core.specs import (
     Arm,
     Comparison,
-    Load,
     Run,
 )
 from tests.unit.stats.factory import (
@@ -97,15 +96,3 @@ def test_no_mean_without_enough_runs_that_all_reached_it(
     assert row.time_s.value is None
     assert row.time_s.reason == reason
     assert (row.epochs_to_target, row.s_per_epoch, row.startup_s) == (None, None, None)
-
-
-def test_disturbed_rounds_are_left_out() -> None:
-    """A sixth run, twice as slow because of other processes, does not count."""
-    busy = Load(wall_s=10, cores=2, others_cpu_s=10, steal_cpu_s=0)
-    runs = [run_to(SERIAL, 3, number) for number in range(5)]
-    runs.append(run_to(SERIAL, 3, 5, s_per_epoch=4.0).replace(load=busy))
-
-    row = row_of(comparison_of([SERIAL], runs), "serial")
-
-    assert row.of == 5
-    assert row.time_s.value == pytest.approx(12)

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from ringside.stats.breakdown import Breakdown, breakdown_between, breakdown_of
-from ringside.stats.breakdown_arms import breakdown_arms, breakdown_arms_of
+from ringside.stats.breakdown_arms import breakdown_arms_of
 from ringside_core.specs import (
     Arm,
     Comparison,
@@ -109,16 +109,6 @@ def test_two_replicas_need_seven_breakdown_arms() -> None:
     }
 
 
-def test_arms_of_one_size_share_the_serial_runs() -> None:
-    """Equal labels mean equal arms, so each runs once; so do the independent replicas."""
-    both = [*breakdown_arms_of(HOROVOD, SHARED), *breakdown_arms_of(MIRRORED, SHARED)]
-
-    by_label = {arm.label: arm for arm in both}
-    assert len(both) == 14
-    assert len(by_label) == 11
-    assert all(by_label[arm.label] == arm for arm in both)
-
-
 def test_one_replica_needs_fewer_breakdown_arms() -> None:
     """The arm is its own run at batch B/N, and the serial reference exists already."""
     assert labels(breakdown_arms_of(arm_of("horovod"), SHARED)) == {
@@ -139,16 +129,6 @@ def test_what_cannot_or_need_not_be_run_is_not_asked_for() -> None:
     }
     assert breakdown_arms_of(twin, SHARED) == ()
     assert breakdown_arms_of(breakdown_arms_of(HOROVOD, SHARED)[0], SHARED) == ()
-
-
-def test_every_size_has_its_ceiling() -> None:
-    """The other breakdown arms are those of the largest size alone."""
-    arms = [SERIAL, *(arm_of("horovod", size) for size in (1, 2, 4))]
-
-    found = labels(breakdown_arms(arms, SHARED))
-
-    assert {one for one in found if "independent" in one} == {"independent ×2", "independent ×4"}
-    assert "horovod ×2 without reduction" not in found
 
 
 def test_a_split_gives_back_the_parts_of_which_the_runs_are_made() -> None:

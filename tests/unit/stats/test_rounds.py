@@ -40,28 +40,6 @@ def test_disturbed_rounds_are_left_out_while_enough_remain(
     assert found == RoundsUsed(used, {1: "serial: others used 23 % of its cores"}, kept)
 
 
-@pytest.mark.parametrize(
-    ("shares", "told"),
-    [
-        ((0.12, 0.62), "horovod: others used 62 % of its cores, and 1 more run"),
-        ((0.62, 0.12, 0.3), "serial: others used 62 % of its cores, and 2 more runs"),
-        ((0.05, 0.12), "horovod: others used 12 % of its cores"),
-    ],
-)
-def test_the_worst_run_of_a_round_is_told(shares: tuple[float, ...], told: str) -> None:
-    """In any order, with the number of other disturbed runs."""
-    backends = ("serial", "horovod", "mirrored")
-    runs = [
-        simple_run(backend, 1, 1.0, position=k).replace(load=QUIET.replace(others_cpu_s=20 * share))
-        for k, (backend, share) in enumerate(zip(backends, shares, strict=False))
-    ]
-    arms = [arm_of(backend) for backend in backends]
-
-    disturbed = rounds_used(comparison_of(arms, runs)).disturbed
-
-    assert disturbed == {0: told.replace("horovod:", "horovod ×1:")}
-
-
 def watched(others_s: float, beside_s: float, *, machine_cores: int = 64) -> Load:
     """A run of 100 s on 2 processors, for which it took 150 s; others beside it and elsewhere."""
     counts = MachineCounts(

@@ -1,4 +1,4 @@
-"""Every figure of one run, against sums done by hand on made-up records."""
+"""Every figure of one run, start-up and costs too, against sums by hand on made-up records."""
 
 from typing import Any
 
@@ -13,7 +13,15 @@ from ringside.stats.step_times import (
     step_times_ms,
 )
 from ringside_core.specs import EpochRecord, RefusalError, Run
-from tests.unit.stats.factory import arm_of, epoch, live_run, record, run_of, spec_of
+from tests.unit.stats.factory import (
+    STARTED_UNIX_S,
+    arm_of,
+    epoch,
+    live_run,
+    record,
+    run_of,
+    spec_of,
+)
 
 SPEC = spec_of("horovod", 2)
 ARM = arm_of("horovod", 2)
@@ -330,3 +338,88 @@ def test_blocks_of_a_live_run_count_without_their_first_executions() -> None:
     assert step_times_ms(run) == pytest.approx(
         [100 if k == 48 else k if k <= 60 else 1.5 * k for steps in updates.values() for k in steps]
     )
+
+
+def launched(after_s: tuple[float, float], **changes: Any) -> Run:
+    """Two ranks that a launcher started so long after the command; they need 5 s and 3 s more."""
+    epochs = [epoch(1.0, end_s=6.0), epoch(1.0, end_s=7.0, accuracy=0.95)]
+    records = [
+        record(SPEC, epochs, rank, startup_s=own_s, started_unix_s=STARTED_UNIX_S + after)
+        for rank, (own_s, after) in enumerate(zip((5.0, 3.0), after_s, strict=True))
+    ]
+    return run_of(ARM, records, **changes)
+
+
+def test_start_up_and_target_count_from_the_command_on() -> None:
+    """A launcher that works for 4 s before its first rank makes both 4 s longer."""
+    run = launched((4.0, 6.5))
+
+    assert run_figures.startup_s(run).value == pytest.approx(max(4.0 + 5.0, 6.5 + 3.0))
+    assert run_figures.time_to_target_s(run).value == pytest.approx(4.0 + 7.0)
+
+
+@pytest.mark.parametrize("changes", [{"started_unix_s": None}, {"boot_id": "boot-2"}])
+def test_times_of_two_clocks_are_not_subtracted(changes: dict[str, Any]) -> None:
+    """Another machine, or an older file: each process counts from its own start."""
+    run = launched((4.0, 6.5), **changes)
+
+    assert run.launch_s(run.records[0]) is None
+    assert run_figures.startup_s(run).value == 5.0
+    assert run_figures.time_to_target_s(run).value == 7.0
+
+
+def test_a_process_on_another_machine_does_not_add_its_clock() -> None:
+    """Its clock is an hour ahead; the process on the command's machine tells the time."""
+    run = launched((4.0, 3600.0))
+    run = run.replace(records=(run.records[0], run.records[1].replace(boot_id="boot-2")))
+
+    assert run_figures.startup_s(run).value == pytest.approx(4.0 + 5.0)
+
+
+def three_processes(**changes: Any) -> Run:
+    """Two ranks on one machine and one on another; 3 kB of each are shared pages, of one 4 kB."""
+    spec = spec_of("horovod", 3, global_batch=33)
+    shared = [(3_000, "boot-1"), (4_000, "boot-1"), (3_000, "boot-2")]
+    records = [
+        record(
+            spec,
+            [epoch(1.0), epoch(1.0)],
+            rank,
+            peak_memory_bytes=10_000,
+            shared_memory_bytes=size,
+            boot_id=boot_id,
+        ).replace(**changes)
+        for rank, (size, boot_id) in enumerate(shared)
+    ]
+    return run_of(arm_of("horovod", 3), records)
+
+
+def test_pages_that_processes_of_a_machine_share_count_once() -> None:
+    """What each has alone, and on each machine the most that one of them shares."""
+    run = three_processes()
+
+    alone = (10_000 - 3_000) + (10_000 - 4_000) + (10_000 - 3_000)
+    assert run_figures.peak_pss_bytes(run).value == alone + 4_000 + 3_000
+    for field in ({"peak_memory_bytes": 0}, {"shared_memory_bytes": None}):
+        silent = run_figures.peak_pss_bytes(three_processes(**field))
+        assert silent.reason == "a process did not record it"
+
+
+def test_cpu_time_is_of_what_comes_after_start_up() -> None:
+    """Without the import, whatever it takes, and without the examples of the first step."""
+    epochs = [epoch(1.0, examples=100), epoch(1.0, examples=100)]
+
+    def run_with(import_s: float | None) -> Run:
+        records = [
+            record(SPEC, epochs, rank, cpu_s=(import_s or 0) + own_s, startup_cpu_s=import_s)
+            for rank, own_s in enumerate((2.0, 2.2))
+        ]
+        return run_of(ARM, records)
+
+    for import_s in (5.0, 50.0):
+        run = run_with(import_s)
+        assert run_figures.startup_cpu_s(run).value == 2 * import_s
+        per_1000 = run_figures.cpu_s_per_1000_examples(run).value
+        assert per_1000 == pytest.approx(1000 * 4.2 / (200 - 32))
+    for figure in (run_figures.startup_cpu_s, run_figures.cpu_s_per_1000_examples):
+        assert figure(run_with(None)).reason == "a process did not record it"

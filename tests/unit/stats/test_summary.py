@@ -233,22 +233,6 @@ def test_only_completed_runs_count_and_the_others_are_named() -> None:
     assert row.throughput.highest == 100
 
 
-def test_two_quality_targets_are_refused() -> None:
-    """Times to two different targets do not fit into one column."""
-    runs = [
-        run_of(
-            arm_of("serial"),
-            [record(spec_of("serial"), [epoch(1.0)] * 2, quality_target=("accuracy", target))],
-            number=number,
-            position=number,
-        )
-        for number, target in enumerate((0.8, 0.9))
-    ]
-
-    with pytest.raises(RefusalError, match=r"accuracy ≥ 0\.8; accuracy ≥ 0\.9"):
-        summarize(comparison_of([arm_of("serial")], runs))
-
-
 def test_twins_and_breakdown_arms_are_no_rivals() -> None:
     """One verdict of two arms; the twin is the noise floor; breakdown arms are not ranked."""
     summary = summarize(twin_and_breakdown_arm())

@@ -186,21 +186,6 @@ def test_too_few_rounds_give_a_ratio_without_an_interval(rounds: int, least: int
     assert found.reason == f"{rounds} rounds: too few for an interval, {least} are needed"
 
 
-def test_a_ratio_without_an_interval_lies_within_what_was_measured() -> None:
-    """Two rounds of three arms, one slow once: no slope is taken off the pair."""
-    places = {"a": (0, 3), "b": (1, 5), "c": (2, 4)}
-    rates = {"a": (100.0, 110.0), "b": (100.0, 100.0), "c": (100.0, 20.0)}
-    samples = {
-        name: [Sample(r, places[name][r], rates[name][r]) for r in (0, 1)] for name in places
-    }
-
-    found = {(one.first, one.second): one for one in pair_verdicts(samples, AB)}
-
-    ratio = found["a", "b"].ratio
-    assert ratio.interval is None
-    assert ratio.value == pytest.approx(math.sqrt(1.0 * 1.1))
-
-
 @pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf])
 def test_bad_samples_are_refused_by_arm_round_and_field(value: float) -> None:
     """They are never dropped silently."""

@@ -62,17 +62,10 @@ def correlated(generator: np.random.Generator, n: int) -> Times:
     return 0.01 * np.exp(np.array(levels))
 
 
-def restarted(generator: np.random.Generator, n: int) -> Times:
-    """The first step of each epoch of 30 takes three times as long."""
-    times = normal(generator, n)
-    times[::30] *= 3
-    return times
-
-
 Noise = Callable[[np.random.Generator, int], Times]
 
 
-@pytest.mark.parametrize("noise", [normal, skewed, spiked, correlated, restarted])
+@pytest.mark.parametrize("noise", [normal, skewed, spiked, correlated])
 @pytest.mark.parametrize("epochs", [3, 10])
 def test_noise_alone_rarely_loses_more_than_the_first_epoch(noise: Noise, epochs: int) -> None:
     """Only step 1 is slow: 5 % lose an epoch more, 2 % two more, 5 % never settle."""

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 import ringside.cli.main
-import train
 from ringside_core.specs import RefusalError
 from ringside_core.workloads.registry import ROOFS, ROOT, check_folder, load_function
 
@@ -88,22 +87,6 @@ def test_every_command_refuses_before_it_starts_anything(
     assert f"Received: {project / 'launch.py'}" in said
     assert "Traceback" not in said
     assert sorted(tmp_path.rglob("*")) == before
-
-
-def test_train_refuses(
-    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """`python train.py`, as a person or a launcher starts it."""
-    (project / "trainers").mkdir()
-    (project / "trainers" / "__init__.py").touch()
-    monkeypatch.chdir(project)
-
-    code = train.main(["--workload", "own.py:odd"])
-
-    said = capsys.readouterr().err
-    assert code == 2
-    assert f"Received: {project / 'trainers' / '__init__.py'}" in said
-    assert not (project / "runs").exists()
 
 
 @pytest.mark.parametrize("roof", [roof for roof in ROOFS if roof != "ringside"])

@@ -55,21 +55,3 @@ def test_a_file_for_an_older_ringside_is_told_what_to_write(
 
     assert f"{name}.py, line 2" in str(refused.value)
     assert FACE in str(refused.value)
-
-
-@pytest.mark.parametrize(
-    "line", ["import legacy", "import workloads.missing", "raise ImportError('no', name='specs')"]
-)
-def test_other_errors_of_a_users_file_get_no_such_advice(
-    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Another module that is missing, also from a `workloads` of the user's."""
-    (tmp_path / "workloads").mkdir()
-    (tmp_path / "workloads" / "__init__.py").touch()
-    (tmp_path / "own.py").write_text(f"{line}\n")
-    monkeypatch.delitem(sys.modules, "workloads", raising=False)
-
-    with pytest.raises(RefusalError, match="must import without an error") as refused:
-        load_function(f"{tmp_path / 'own.py'}:workload", what="workload")
-
-    assert "from ringside" not in str(refused.value)
