@@ -10,7 +10,13 @@ from ringside_core.keras import optimizers_of, tf
 from ringside_core.specs import RefusalError
 from ringside_core.workloads.step import Step
 from ringside_core.workloads.without_horovod import check_not_horovods
-from trainers.reading import arrays_in, batch_of, batches_of, rows_of_arrays
+from trainers.reading import (
+    arrays_in,
+    authors_batch_of,
+    batch_of,
+    batches_of,
+    rows_of_arrays,
+)
 
 Gradients = Literal["optimizer", "tape"]
 
@@ -104,7 +110,8 @@ class FitCall:
             return self
         x = self.arguments.get("x")
         if isinstance(x, tf.data.Dataset):
-            return self.given(x=x.rebatch(rows))
+            same = authors is None and authors_batch_of(x) == rows
+            return self if same else self.given(x=x.rebatch(rows))
         if self.global_batch is not None:
             return self.given(batch_size=rows)
         raise RefusalError(
