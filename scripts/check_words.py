@@ -19,9 +19,9 @@ LIMITS = {
     "docs": 4,
     "examples": 5,
     "launch": 5,
-    "ringside": 420,
-    "ringside_core": 45,
-    "tests": 590,
+    "ringside": 321,
+    "ringside_core": 39,
+    "tests": 355,
     "trainers": 34,
 }
 

@@ -116,7 +116,7 @@ def test_rows_are_compared_epoch_by_epoch(
 
 def test_weights_are_compared_as_a_share_of_their_array(tmp_path: Path) -> None:
     """What is no number, or not there, is not 0."""
-    whole = left_by(tmp_path / "whole", [], 1.0)
+    whole = left_by(tmp_path / "whole", "", 1.0)
 
     assert deviation(left_by(tmp_path / "same", "", 1.0), whole) == 0.0
     assert deviation(left_by(tmp_path / "off", "", 1.5), whole) == 0.5 / 4
@@ -126,7 +126,7 @@ def test_weights_are_compared_as_a_share_of_their_array(tmp_path: Path) -> None:
 
 def test_a_damaged_checkpoint_is_known_as_one(tmp_path: Path) -> None:
     """The bytes change where arrays are, and the archive says so."""
-    file = left_by(tmp_path / "run", [], 1.0) / CHECKPOINT
+    file = left_by(tmp_path / "run", "", 1.0) / CHECKPOINT
     before = file.read_bytes()
 
     damage(file)

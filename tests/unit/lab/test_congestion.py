@@ -21,9 +21,7 @@ class Kernel:
     """A kernel with reno, bbr and cubic, of which cubic is not for everybody; hosts begin with bbr.
 
     Attributes:
-        module: the one that modprobe finds.
-        called: modprobe's arguments.
-        refuses: what hosts are told that write; empty: they may.
+        refuses: the answer to hosts that write; empty: they may.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -34,8 +32,6 @@ class Kernel:
         self.allowed.write_text("reno bbr\n")
         for host in HOSTS:
             self.choose(host, "bbr")
-        self.module = ""
-        self.called: list[str] = []
         self.refuses = ""
 
     def choose(self, host: LabHost, name: str) -> None:
@@ -56,13 +52,6 @@ class Kernel:
 
     def run(self, *argv: str, stdin: str = "") -> str:
         """Commands as the lab gives them; each namespace has a file of its own."""
-        if argv[0] == "modprobe":
-            self.called += argv[1:]
-            if argv[1:] != (self.module,):
-                raise RefusalError("There is no such module.")
-            with self.available.open("a") as file:
-                file.write(f" {self.module.removeprefix('tcp_')}")
-            return ""
         assert argv[:3] == ("ip", "netns", "exec")
         own = self._folder / argv[3]
         shared = str(self._folder / "tcp_congestion_control")

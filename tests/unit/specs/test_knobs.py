@@ -123,7 +123,7 @@ VALUES: dict[str, Any] = {
 def test_a_flag_reaches_the_spec(name: str) -> None:
     """In the field of its knob."""
     typed = ["a=1"] if name == "workload_option" else VALUES[name]
-    flags = {"epochs": 2, name: typed}
+    flags: dict[str, Any] = {"epochs": 2, name: typed}
 
     spec = spec_from_flags(Surroundings(), backend="serial", **flags)
 
