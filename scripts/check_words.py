@@ -19,9 +19,9 @@ LIMITS = {
     "docs": 4,
     "examples": 5,
     "launch": 5,
-    "ringside": 321,
+    "ringside": 320,
     "ringside_core": 39,
-    "tests": 355,
+    "tests": 352,
     "trainers": 34,
 }
 
