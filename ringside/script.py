@@ -455,8 +455,8 @@ def _told(error: BaseException) -> BaseException:
         return RefusalError(
             "TensorFlow's threads and devices must be set before the backend starts.",
             received=error,
-            advice="Leave the call out: --inter-op-threads and --intra-op-threads of ringside launch "
-            "set threads, CUDA_VISIBLE_DEVICES devices.",
+            advice="Leave the call out: --inter-op-threads and --intra-op-threads set threads, "
+            "CUDA_VISIBLE_DEVICES chooses devices.",
         )
     locked = isinstance(error, BlockingIOError) and "lock" in str(error)
     if not (locked and _several()):
