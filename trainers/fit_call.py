@@ -42,9 +42,14 @@ class FitCall:
         return int(self.arguments.get("initial_epoch", 0))
 
     @property
+    def last_epoch(self) -> int:
+        """Number behind that of the last epoch: the `epochs` of `Model.fit`."""
+        return int(self.arguments.get("epochs", 1))
+
+    @property
     def epochs(self) -> int:
         """Epochs to train."""
-        return max(0, int(self.arguments.get("epochs", 1)) - self.first_epoch)
+        return max(0, self.last_epoch - self.first_epoch)
 
     @property
     def callbacks(self) -> list[Any]:
