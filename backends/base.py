@@ -183,7 +183,15 @@ class Backend(ABC):
         return gradients
 
     def sum_tensors(self, tensors: list[Any]) -> list[Any]:
-        """The sums of tensors over all replicas."""
+        """The sums of tensors over all replicas; those of one type together."""
+        found = list(tensors)
+        for kind in dict.fromkeys(t.dtype for t in tensors):
+            own = [k for k, t in enumerate(tensors) if t.dtype == kind]
+            for k, total in zip(own, self._sum_tensors([tensors[k] for k in own]), strict=True):
+                found[k] = total
+        return found
+
+    def _sum_tensors(self, tensors: list[Any]) -> list[Any]:
         return tensors
 
     def let_replicas_update_alone(self) -> bool:

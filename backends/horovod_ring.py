@@ -131,11 +131,11 @@ class HorovodRing(Ranks):
             op=hvd.Sum,
         )
 
-    def sum_tensors(self, tensors: list[Any]) -> list[Any]:
+    def _sum_tensors(self, tensors: list[Any]) -> list[Any]:
         """Together, as fewer messages; without compression."""
         import horovod.tensorflow as hvd
 
-        return list(hvd.grouped_allreduce(tensors, op=hvd.Sum)) if tensors else []
+        return list(hvd.grouped_allreduce(tensors, op=hvd.Sum))
 
     def prepare_model(self, model: Any) -> None:
         """Layers with `synchronized=True` get the statistics of all ranks."""

@@ -19,6 +19,7 @@ from ringside_core.specs import RefusalError, write_whole
 from ringside_core.users_errors import in_one_line
 from ringside_core.workloads.registry import OWN, place_of, script_words
 from ringside_core.workloads.script import no_fit
+from trainers.fit import make_variables
 from trainers.fit_call import FitCall
 
 
@@ -118,10 +119,12 @@ def _first_batch(call: FitCall) -> int:
 
 def _asks(call: FitCall) -> dict[str, Any]:
     """What a fit asks for: its batch and epochs, which a run needs, and what `check` prints."""
-    model = call.model
+    model, rows = call.model, _first_batch(call)
+    if not model.built:
+        make_variables(call)
     return {
-        "global_batch": _first_batch(call),
-        "epochs": max(1, call.epochs),
+        "global_batch": rows,
+        "epochs": max(1, call.last_epoch),
         "updates": call.steps_per_epoch,
         "model": type(model).__name__,
         "parameters": sum(int(v.shape.num_elements()) for v in KERAS.weights_of(model)),
@@ -137,8 +140,7 @@ if __name__ == "__main__":
         _call = fit_of(
             _request["workload"], _request["fit"], _request["options"], _request["data_dir"]
         )
+        _answer: dict[str, Any] = _asks(_call)
     except RefusalError as error:
-        _answer: dict[str, Any] = {"refused": str(error)}
-    else:
-        _answer = _asks(_call)
+        _answer = {"refused": str(error)}
     write_whole(Path(_answers), json.dumps(_answer))

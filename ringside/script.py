@@ -12,6 +12,7 @@ whole; Keras' own `fit` trains rows of its own global batches (docs/decisions/00
 
 import atexit
 import os
+import re
 import shlex
 import sys
 import time
@@ -115,6 +116,7 @@ _session: _Session | None = None
 probe: Any = None  # of `ringside.probe`, which looks up to a fit
 # What legacy Keras says of a model that is compiled in another scope than it was made in.
 _MADE_OUTSIDE = "was not created in the distribution strategy"
+_AFTER_START = r"cannot be (modified|set) after .*initializ"  # TensorFlow, of its configuration
 _compile = tf.keras.Model.compile
 
 
@@ -278,8 +280,10 @@ def run_whole(
     except SystemExit as end:
         if end.code not in (None, 0):
             raise RuntimeError(f"the script ended with exit code {end.code}") from None
-    except BlockingIOError as error:
-        raise _told(error) from None
+    except (BlockingIOError, RuntimeError) as error:
+        if (told := _told(error)) is error:
+            raise
+        raise told from None
     if trial is not None:
         raise program.no_fit(spec.workload, fits=trial.reached)
     if timed is not None:
@@ -328,7 +332,7 @@ def _train(session: _Session, call: FitCall) -> Any:
         # Another training has an order of its own, a record, and checkpoints.
         spec = record.spec.replace(
             global_batch=call.global_batch or backend.num_replicas,
-            epochs=max(1, call.epochs),
+            epochs=max(1, call.last_epoch),
             resume_from=AUTO if record.spec.resume_from == AUTO else None,
         )
         # In the run's own folder a launcher would take it for the fit that is timed.
@@ -359,9 +363,7 @@ def _as_launched(call: FitCall, record: RecordInProgress) -> FitCall:
     """The call with the batch and the epochs of the run."""
     spec = record.spec
     call = call.in_batches_of(spec.global_batch, authors=spec.authors_batch)
-    if call.epochs == spec.epochs:
-        return call
-    return call.given(epochs=call.first_epoch + spec.epochs)
+    return call.given(epochs=spec.epochs)
 
 
 def _trained(session: _Session, call: FitCall, record: RecordInProgress, run_dir: Path) -> Any:
@@ -449,6 +451,13 @@ def _several() -> bool:
 
 def _told(error: BaseException) -> BaseException:
     """An error of the script as it is said: a file that is locked, as h5py says, by what helps."""
+    if isinstance(error, RuntimeError) and re.search(_AFTER_START, str(error)):
+        return RefusalError(
+            "TensorFlow's threads and devices must be set before the backend starts.",
+            received=error,
+            advice="Leave the call out: --inter-op-threads and --intra-op-threads set threads, "
+            "CUDA_VISIBLE_DEVICES chooses devices.",
+        )
     locked = isinstance(error, BlockingIOError) and "lock" in str(error)
     if not (locked and _several()):
         return error

@@ -40,7 +40,7 @@ class Position:
     """Where a training was when a checkpoint was written.
 
     Attributes:
-        epochs_done: before now.
+        epochs_done: number of the next epoch, as Keras counts them.
         begun: the epoch that has begun; None: none has.
         feed: of the run, at the end of an epoch, see `trainers.resume.feed`; None: not known.
         ended: a callback has stopped the training there.

@@ -30,7 +30,7 @@ class Training:
         totals: what an epoch adds up.
         epochs_left: epochs of this run, a begun one among them.
         workers: updates of a global batch: each asynchronous worker makes its own.
-        first_epoch: number of the first epoch of this run, from 0.
+        first_epoch: number of the first epoch of this run, as Keras counts them, from 0.
         begun: what was done of that epoch before a restart; None: nothing.
         updates_before: updates of that epoch before the restart.
         steps_per_execution: updates in one call of the training function.

@@ -77,7 +77,8 @@ def train_call(
     steps.begin(model, at_tape=call.gradients == "tape", each_step=looks)
     with backend.scope():
         make_variables(call)
-    position = restored(record, model, backend, run_dir)
+    begins = Position(call.first_epoch)
+    position = restored(record, model, backend, run_dir) or begins
     again = begins_again(call.arguments)
     workers = updates_per_batch(backend)
     before = 0 if position.begun is None else position.begun.batches
@@ -92,7 +93,7 @@ def train_call(
         backend=backend,
         model=model,
         totals=Totals(model, steps),
-        epochs_left=call.epochs - position.epochs_done,
+        epochs_left=call.last_epoch - position.epochs_done,
         workers=workers,
         first_epoch=position.epochs_done,
         begun=position.begun,
@@ -121,7 +122,7 @@ def train_call(
     driver = Driver(training, record, [*proof, *saving, *listeners, *ending])
     calls.driver = driver
     steps.on_last_step = driver.stop_clock
-    if position.epochs_done >= call.epochs:
+    if position.epochs_done >= call.last_epoch:
         data.leave_out(call.arguments.get("x"))
         return call.no_history()
     with (
@@ -146,7 +147,7 @@ def train_call(
 
 def _fitted(call: FitCall, calls: "_Calls", watching: Sequence[Any], position: Position) -> Any:
     training = calls.driver.training
-    model, first = call.model, call.first_epoch + position.epochs_done
+    model, first = call.model, position.epochs_done
     if VERSION == 2:
         # Begin within an epoch, as legacy Keras' own BackupAndRestore does: its data are those of
         # all epochs. Private: 2.21.
@@ -232,7 +233,7 @@ class _Calls(_Quiet):
         self._values: list[Any] = []
         self._before_epoch = 0  # updates of this run before the epoch's number 0
         self._begun_at = 0  # updates of this run when the epoch began
-        resumed = position.epochs_done or position.begun is not None
+        resumed = position != Position(call.first_epoch)
         self.warnings: tuple[str, ...] = ()
         if resumed:
             self._state, self.warnings = learned_by(
@@ -257,15 +258,14 @@ class _Calls(_Quiet):
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """Begin it."""
         training = self.driver.training
-        number = epoch - self._call.first_epoch
-        resumed = training.begun is not None and number == training.first_epoch
+        resumed = training.begun is not None and epoch == training.first_epoch
         if self._state is not None and resumed:
             self._put_back()
         self._state = None
         self._before_epoch = self._begun_at = self.driver.clock.done
         if resumed:
             self._before_epoch -= training.updates_before
-        self.driver.begin_epoch(number)
+        self.driver.begin_epoch(epoch)
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """`batch` is the number, in its epoch, of the last update made."""

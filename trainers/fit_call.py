@@ -10,7 +10,13 @@ from ringside_core.keras import optimizers_of, tf
 from ringside_core.specs import RefusalError
 from ringside_core.workloads.step import Step
 from ringside_core.workloads.without_horovod import check_not_horovods
-from trainers.reading import arrays_in, batch_of, batches_of, rows_of_arrays
+from trainers.reading import (
+    arrays_in,
+    authors_batch_of,
+    batch_of,
+    batches_of,
+    rows_of_arrays,
+)
 
 Gradients = Literal["optimizer", "tape"]
 
@@ -36,9 +42,14 @@ class FitCall:
         return int(self.arguments.get("initial_epoch", 0))
 
     @property
+    def last_epoch(self) -> int:
+        """Number behind that of the last epoch: the `epochs` of `Model.fit`."""
+        return int(self.arguments.get("epochs", 1))
+
+    @property
     def epochs(self) -> int:
         """Epochs to train."""
-        return max(0, int(self.arguments.get("epochs", 1)) - self.first_epoch)
+        return max(0, self.last_epoch - self.first_epoch)
 
     @property
     def callbacks(self) -> list[Any]:
@@ -104,7 +115,8 @@ class FitCall:
             return self
         x = self.arguments.get("x")
         if isinstance(x, tf.data.Dataset):
-            return self.given(x=x.rebatch(rows))
+            same = authors is None and authors_batch_of(x) == rows
+            return self if same else self.given(x=x.rebatch(rows))
         if self.global_batch is not None:
             return self.given(batch_size=rows)
         raise RefusalError(

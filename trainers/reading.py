@@ -209,10 +209,31 @@ def runs_python(x: Any) -> bool:
     """Whether data are read by Python: a generator, a Sequence, or functions in a data set."""
     if not isinstance(x, tf.data.Dataset):
         return not (hasattr(x, "shape") or isinstance(x, list | tuple | dict))
-    graph = tf.raw_ops.DatasetToGraphV2(
-        input_dataset=tf.data.experimental.to_variant(x), external_state_policy=1
-    ).numpy()
-    return any(op in graph for op in (b"PyFunc", b"GeneratorDataset"))
+    return any(op in _graph_of(x) for op in (b"PyFunc", b"GeneratorDataset"))
+
+
+def _graph_of(data: Any) -> bytes:
+    variant = tf.data.experimental.to_variant(data)
+    graph = tf.raw_ops.DatasetToGraphV2(input_dataset=variant, external_state_policy=1)
+    return bytes(graph.numpy())
+
+
+def authors_batch_of(data: Any) -> int | None:
+    """The size that a data set's own `batch` asks for, as its graph says; None: it is not found."""
+    nodes = {n.name: n for n in tf.compat.v1.GraphDef.FromString(_graph_of(data)).node}
+    node = next(n for n in nodes.values() if n.op == "_Retval")
+    while node.input and (node := nodes[node.input[0]]).op.startswith(_KEEP_BATCHES):
+        pass
+    if not node.op.startswith(("BatchDataset", "ParallelBatchDataset", "PaddedBatchDataset")):
+        return None
+    return int(tf.make_ndarray(nodes[node.input[1]].attr["value"].tensor))
+
+
+# Kinds of data sets that leave the sizes of batches as they are.
+_KEEP_BATCHES = (
+    *("Map", "ParallelMap", "Prefetch", "Options", "Take", "Skip", "Cache", "Repeat", "Shuffle"),
+    "AssertCardinality",
+)
 
 
 def batches_of(arguments: dict[str, Any]) -> int | None:

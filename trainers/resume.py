@@ -20,7 +20,9 @@ _WHOSE = ("workload", "seed", "global_batch")
 _NONE, _DAMAGED = -1, -2
 
 
-def restored(record: RecordInProgress, model: Any, backend: Backend, run_dir: Path) -> Position:
+def restored(
+    record: RecordInProgress, model: Any, backend: Backend, run_dir: Path
+) -> Position | None:
     """Restore the checkpoint that the record's spec names, if there is one.
 
     Of a run that goes on in its folder, a training that was over is restored as it ended: it has no
@@ -32,6 +34,9 @@ def restored(record: RecordInProgress, model: Any, backend: Backend, run_dir: Pa
         backend: started.
         run_dir: where checkpoints of this run are.
 
+    Returns:
+        Where the training was; None: it begins.
+
     Raises:
         RefusalError: no epochs are left, or the checkpoint does not fit this model.
     """
@@ -40,7 +45,7 @@ def restored(record: RecordInProgress, model: Any, backend: Backend, run_dir: Pa
     if spec.resume_from == AUTO:
         path = _newest(record, backend, run_dir)
     if path is None:
-        return Position(epochs_done=0)
+        return None
     position = checkpoint.restore(path, model, backend)
     record.warnings += _of_another_size(position, model, spec.topology.num_replicas)
     if spec.resume_from == AUTO:

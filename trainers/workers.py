@@ -67,7 +67,8 @@ def fit_by_workers(
         raise RefusalError(
             "The number of batches of an epoch must be known before they are dispatched.",
             received=f"data of unknown length, steps_per_epoch={steps}",
-            advice="Name it: steps_per_epoch=…",
+            advice="Name it: steps_per_epoch=…, or data.apply(tf.data.experimental."
+            "assert_cardinality(…)).",
         )
     data = data or Reading(begins_again(dict(arguments)))
     training = _Training(backend, model, data, on_rows)

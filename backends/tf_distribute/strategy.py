@@ -96,18 +96,12 @@ class StrategyBackend(Backend):
                 found[k] = gradient
         return found
 
-    def sum_tensors(self, tensors: list[Any]) -> list[Any]:
-        """As Keras sums gradients; TensorFlow packs tensors of one type only."""
-        found = list(tensors)
+    def _sum_tensors(self, tensors: list[Any]) -> list[Any]:
+        """As Keras sums gradients."""
         context = tf.distribute.get_replica_context()
-        for kind in {t.dtype for t in tensors}:
-            own = [k for k, t in enumerate(tensors) if t.dtype == kind]
-            # Of one tensor in a graph, TensorFlow does not return a list.
-            given = [*(tensors[k] for k in own), tf.zeros([], kind)]
-            summed = context.all_reduce(tf.distribute.ReduceOp.SUM, given)
-            for k, total in zip(own, summed, strict=False):
-                found[k] = total
-        return found
+        # Of one tensor in a graph, TensorFlow does not return a list.
+        given = [*tensors, tf.zeros([], tensors[0].dtype)]
+        return list(context.all_reduce(tf.distribute.ReduceOp.SUM, given))[:-1]
 
     def let_replicas_update_alone(self) -> bool:
         """A `merge_call` waits for all replicas, and cannot stand in a `tf.cond`. Private: 2.21."""

@@ -111,12 +111,18 @@ class Trial:
         watch.each = updates or case == TILED
         watch.predicts = case != TILED  # replicas predict their own rows
         try:
+            if not self.plain:
+                session.steps.tiled = case == TILED
+                call.model.test_function = None  # it was traced for another case
             watch.before()
             self._train(case, call, session, watch)
             watch.after()
         except Exception as error:
             traceback.print_exc()  # whole, into the log
             trace.meta["error"] = of_users(error)
+        finally:
+            if not self.plain:
+                session.steps.tiled = False
         trace.meta["sources"] = users_code()
         trace.write(trace_file(self._run_dir, case, self._record.task))
         if trace.error:
@@ -185,13 +191,12 @@ class Trial:
             )
         spec = self._record.spec.replace(
             save="all" if case == UPDATES and not self._request.resume_from else "record",
-            epochs=call.epochs,
+            epochs=call.last_epoch,
             resume_from=self._request.resume_from or None if case == UPDATES else None,
             steps_per_execution=self._record.spec.steps_per_execution if case == SHORT else 1,
         )
         record = RecordInProgress.begun(spec, task=self._record.task, rank=self._record.rank)
         session.backend.spec = spec
-        session.steps.tiled = case == TILED
         if case == UPDATES and self._request.resume_from:
             session.steps.draws.rewind(self._request.drawn)
         in_turn = watch is not None and watch.each
@@ -207,7 +212,6 @@ class Trial:
                     watching=watching,
                 )
         finally:
-            session.steps.tiled = False
             if watch is not None:
                 watch.ledgers = [
                     (epoch.ledger.rows, epoch.ledger.hash)

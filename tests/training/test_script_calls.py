@@ -14,7 +14,8 @@ from backends import make_backend
 from ringside.probe import fit_of
 from ringside_core.keras import KERAS, get_weights, tf
 from ringside_core.seeds import seed_script
-from ringside_core.specs import RecordInProgress, RefusalError, Surroundings
+from ringside_core.specs import AUTO, RecordInProgress, RefusalError, Surroundings
+from ringside_core.workloads.registry import asked_fit
 from ringside_core.workloads.script import run
 from tests.training.momentum import spec_of
 from trainers.fit import train_call
@@ -259,6 +260,42 @@ def test_a_call_that_cannot_be_trained(given: Any, arguments: dict[str, Any], wo
         fit_call(compiled(), *given, **arguments)
     with pytest.raises(RefusalError, match="takes a Keras model"):
         fit_call(rows, *given)
+
+
+def test_a_script_that_goes_on_by_itself_counts_no_epoch_twice(tmp_path: Path) -> None:
+    """Its own `initial_epoch` beside the checkpoint of the run; at last it has none left."""
+    seed_script()
+    numbers = list[int]()
+    seen = tf.keras.callbacks.LambdaCallback(
+        on_epoch_begin=lambda epoch, logs: numbers.append(epoch)
+    )
+    for first, epochs in ((0, 2), (2, 4), (4, 4)):
+        spec = spec_of(global_batch=4, epochs=epochs, save="all", resume_from=AUTO)
+        call = fit_call(
+            compiled(),
+            rows(8),
+            rows(8)[:, :1],
+            epochs=epochs,
+            initial_epoch=first,
+            callbacks=[seen],
+        )
+        with make_backend(spec, Surroundings()) as backend:
+            record = RecordInProgress.begun(spec)
+            train_call(call, record, Steps(backend), run_dir=tmp_path, number=1)
+
+    assert numbers == [0, 1, 2, 3]
+
+
+def test_a_probe_answers_of_a_model_without_weights_and_of_a_job_that_is_over(
+    tmp_path: Path,
+) -> None:
+    """The first step would make the weights; `epochs` is that of the call, from whatever epoch."""
+    build = BUILD.replace(", input_shape=(3,)", "")
+    fit = FIT.replace("epochs=2", "epochs=2, initial_epoch=2")
+
+    asked = asked_fit(script(tmp_path, BEGIN, build, fit), "[1, {}, null]")
+
+    assert (asked["parameters"], asked["epochs"], asked["global_batch"]) == (4, 2, 4)
 
 
 @pytest.mark.parametrize("known", [True, False])

@@ -66,7 +66,7 @@ def fit(
     with scope():
         _steps.draws = None if draws is None else Draws(draws)
         call = fit_call(model, *data, gradients=gradients, **arguments)  # type: ignore[arg-type]
-    record = RecordInProgress.begun(_spec.replace(epochs=max(1, call.epochs), save="record"))
+    record = RecordInProgress.begun(_spec.replace(epochs=max(1, call.last_epoch), save="record"))
     try:
         return train_call(call, record, _steps, run_dir=Path(), number=1)
     finally:
