@@ -39,7 +39,7 @@ def savers(
         if is_chief:
             found.append(_TensorBoard(run_dir / "tensorboard"))
         if rebuilt is not None:
-            found.append(_Export(run_dir / "model.keras", record, rebuilt))
+            found.append(Export(run_dir / "model.keras", record, rebuilt))
     return found
 
 
@@ -192,7 +192,7 @@ class _TensorBoard(Listener):
         self._log.on_train_end()
 
 
-class _Export(Listener):
+class Export(Listener):
     """model.keras: a plain Keras model with the trained weights.
 
     It is built outside of the strategy and not compiled, so that it loads without Ringside and
@@ -203,11 +203,12 @@ class _Export(Listener):
         self._path, self._record, self._rebuilt = path, record, rebuilt
 
     def on_end(self) -> None:
+        """Write it."""
         weights = get_weights(self.training.model)  # in every process, see checkpoint.snapshot
         if self.training.backend.is_chief:
             plain = self._rebuilt()
-            set_weights(plain, weights)
             try:
+                set_weights(plain, weights)  # a model may have none before its first call
                 plain.save(self._path)
             except OSError:  # the disk may be full
                 raise

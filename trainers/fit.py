@@ -15,7 +15,7 @@ from ringside_core.specs import RecordInProgress, RefusalError, RunSpec
 from ringside_core.users_errors import in_one_line, refusals_as_they_are
 from ringside_core.workloads.without_horovod import without_reductions
 from trainers import checkpoint
-from trainers.artifacts import Checkpoint, savers
+from trainers.artifacts import Checkpoint, Export, savers
 from trainers.callback_state import CallbackState, Learned
 from trainers.callbacks import learned_by, of_this_process
 from trainers.checkpoint import Position, weights_digest
@@ -72,6 +72,8 @@ def train_call(
     if call.steps_per_epoch == 0:
         raise _no_batch()
     executions = _compiled_as(spec, model)
+    if not backend.capabilities.synchronous:
+        executions = 1  # a coordinator dispatches one step, and learns when it has ended
     backend.prepare_model(model)
     looks, learns = _agreed(call, backend)
     steps.begin(model, at_tape=call.gradients == "tape", each_step=looks)
@@ -124,6 +126,14 @@ def train_call(
     steps.on_last_step = driver.stop_clock
     if position.epochs_done >= call.last_epoch:
         data.leave_out(call.arguments.get("x"))
+        with backend.scope():
+            for one in optimizers_of(model):  # as Keras' `fit` does behind its last epoch
+                if getattr(one, "use_ema", False):
+                    one.finalize_variable_values(model.trainable_variables)
+        for saver in saving:  # it may have been killed before
+            if isinstance(saver, Export):
+                saver.training = training
+                saver.on_end()
         return call.no_history()
     with (
         Preemption.heard(ending),

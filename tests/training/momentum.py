@@ -12,7 +12,7 @@ import numpy as np
 
 import ringside
 from backends import make_backend
-from ringside_core.keras import get_weights, tf
+from ringside_core.keras import KERAS, get_weights, tf
 from ringside_core.specs import EpochRecord, RecordInProgress, RunSpec, Surroundings, Topology
 from ringside_core.workloads.workload import Workload
 from tests.contract.cases import EPOCHS, GLOBAL_BATCH, NUM_TRAIN, SEED
@@ -128,6 +128,7 @@ def train_serial(
     floatx = tf.keras.backend.floatx()
     tf.keras.backend.set_floatx(spec.precision)
     stop = [OnceDone(stop_after, break_off)] if stop_after else []
+    KERAS.begin_names()  # as in a process that begins
     try:
         with make_backend(spec, Surroundings()) as backend:
             tf.keras.utils.set_random_seed(spec.seed)  # as a scope does

@@ -129,7 +129,7 @@ def test_one_training_goes_on_under_other_backends(
     The last process of the first gets SIGUSR1 in its first epoch, and that of the second dies in
     its second epoch.
     """
-    spec = spec_of(checkpoint_steps=2, epochs=3)
+    spec = spec_of(checkpoint_steps=2, epochs=3, authors_batch=GLOBAL_BATCH)
 
     execution, told = attempts_of(tmp_path / "run", spec, arms, [{"signalled": 2}, {"dies": 7}, {}])
 

@@ -17,6 +17,7 @@ from ringside_core.specs import (
     RefusalError,
 )
 from ringside_core.workloads.workload import Workload
+from tests.contract.linear import linear
 from tests.training.momentum import momentum, train_serial
 from trainers import checkpoint
 
@@ -82,7 +83,8 @@ def test_another_size_is_told_where_layers_see_a_part_of_a_batch(
             ),
         }
         before = momentum().model().layers
-        return tf.keras.Sequential([*(made[name] for name in layers), *before])
+        inputs = tf.keras.Input((3,))
+        return tf.keras.Sequential([inputs, *(made[name] for name in layers), *before])
 
     def trained() -> Workload:
         return dataclasses.replace(momentum(), model=model)
@@ -117,7 +119,10 @@ def test_the_best_checkpoint_is_one_that_was_written(
 
     monkeypatch.setattr(checkpoint, "write", sometimes)
 
-    kept, _ = train_serial(tmp_path, epochs=3)
+    def unshuffled() -> Workload:
+        return dataclasses.replace(momentum(), train=linear().train)
+
+    kept, _ = train_serial(tmp_path, epochs=3, trained=unshuffled)
 
     losses = [epoch.validation["loss"] for epoch in kept.epochs]
     assert losses == sorted(losses, reverse=True)
