@@ -278,6 +278,7 @@ def test_a_script_that_goes_on_by_itself_counts_no_epoch_twice(tmp_path: Path) -
         on_epoch_begin=lambda epoch, logs: numbers.append(epoch)
     )
     for first, epochs in ((0, 2), (2, 4), (4, 4)):
+        KERAS.begin_names()  # each is a process of its own
         spec = spec_of(global_batch=4, epochs=epochs, save="all", resume_from=AUTO)
         call = fit_call(
             compiled(),
