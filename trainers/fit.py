@@ -155,10 +155,12 @@ def _fitted(call: FitCall, calls: "_Calls", watching: Sequence[Any], position: P
         )
     own = of_this_process(call.callbacks, model, training.backend)
     given = call.given(callbacks=[_First(calls), *own, calls, *watching], verbose=0)
-    if VERSION == 3:  # legacy Keras repeats arrays for the epochs that it is asked for
-        given = given.given(initial_epoch=first)
-    elif isinstance(call.arguments.get("x"), tf.data.Dataset) and (
-        call.steps_per_epoch is None and training.steps_per_epoch is not None
+    # Legacy Keras repeats arrays for the epochs that it is asked for: all, of which some were read.
+    given = given.given(initial_epoch=first if VERSION == 3 else 0)
+    if (
+        VERSION == 2
+        and isinstance(call.arguments.get("x"), tf.data.Dataset)
+        and (call.steps_per_epoch is None and training.steps_per_epoch is not None)
     ):
         # Legacy Keras knows by now how long an epoch is. Else it would look behind its end again,
         # and the optimizer would count that as an update.
