@@ -190,11 +190,23 @@ def scope() -> AbstractContextManager[Any]:
     some: `scope = ringside.scope()` can stand at the top.
     """
     if probe is not None:
+        _check_strategy(None)
         return ExitStack()
     session = _here()
+    _check_strategy(session.backend.strategy_here if session.backend.in_strategy else None)
     # Unseeded they would differ from stack to stack.
     KERAS.seed_weights(session.record.spec.seed)
     return _Scope(session.backend)
+
+
+def _check_strategy(own: Any) -> None:
+    found = tf.distribute.get_strategy()
+    if tf.distribute.has_strategy() and found is not own:
+        raise RefusalError(
+            "A script has no strategy of its own: the backend is one, where it needs one.",
+            received=f"ringside.scope() within the scope of a {type(found).__name__}",
+            advice="Delete it, and choose it by --backend of ringside launch.",
+        )
 
 
 def is_chief() -> bool:

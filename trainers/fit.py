@@ -20,7 +20,7 @@ from trainers.callback_state import CallbackState, Learned
 from trainers.callbacks import learned_by, of_this_process
 from trainers.checkpoint import Position, weights_digest
 from trainers.driver import Driver, Listener, Training
-from trainers.fit_call import FitCall
+from trainers.fit_call import FitCall, no_batch
 from trainers.preemption import Preemption
 from trainers.reading import (
     Reading,
@@ -69,8 +69,6 @@ def train_call(
     spec, model, backend = record.spec, call.model, steps.backend
     if not call.epochs:
         return model.fit(**call.arguments)
-    if call.steps_per_epoch == 0:
-        raise _no_batch()
     executions = _compiled_as(spec, model)
     if not backend.capabilities.synchronous:
         executions = 1  # a coordinator dispatches one step, and learns when it has ended
@@ -167,10 +165,12 @@ def _fitted(call: FitCall, calls: "_Calls", watching: Sequence[Any], position: P
         )
     own = of_this_process(call.callbacks, model, training.backend)
     given = call.given(callbacks=[_First(calls), *own, calls, *watching], verbose=0)
-    if VERSION == 3:  # legacy Keras repeats arrays for the epochs that it is asked for
-        given = given.given(initial_epoch=first)
-    elif isinstance(call.arguments.get("x"), tf.data.Dataset) and (
-        call.steps_per_epoch is None and training.steps_per_epoch is not None
+    # Legacy Keras repeats arrays for the epochs that it is asked for: all, of which some were read.
+    given = given.given(initial_epoch=first if VERSION == 3 else 0)
+    if (
+        VERSION == 2
+        and isinstance(call.arguments.get("x"), tf.data.Dataset)
+        and (call.steps_per_epoch is None and training.steps_per_epoch is not None)
     ):
         # Legacy Keras knows by now how long an epoch is. Else it would look behind its end again,
         # and the optimizer would count that as an update.
@@ -192,7 +192,7 @@ def _fitted(call: FitCall, calls: "_Calls", watching: Sequence[Any], position: P
             return model.fit(**given.arguments)
     except ValueError as error:
         if "Empty logs" in str(error):  # legacy Keras'
-            raise _no_batch(resumed=position.begun is not None) from None
+            raise _no_batch_left(position.begun) from None
         raise
     finally:
         vars(model).pop("_maybe_load_initial_counters_from_ckpt", None)
@@ -300,7 +300,7 @@ class _Calls(_Quiet):
         training, done = driver.training, driver.clock.done
         if done == self._begun_at:
             if not driver.record.epochs:
-                raise _no_batch(resumed=training.begun is not None)
+                raise _no_batch_left(training.begun)
             return  # the data ran out before it: Keras says so
         data = training.data
         data.of_epoch = data.of_epoch or (done - self._before_epoch) // training.workers
@@ -319,17 +319,13 @@ class _Calls(_Quiet):
             self._learning.restore(self._state)
 
 
-def _no_batch(*, resumed: bool = False) -> RefusalError:
-    if resumed:
-        return RefusalError(
-            "A training goes on within an epoch that has a batch left.",
-            received="a checkpoint behind the last one, of data whose number was not known",
-            advice=f"Go on from the checkpoint before it: --resume-from …/{checkpoint.BEFORE}.",
-        )
+def _no_batch_left(begun: Any) -> RefusalError:
+    if begun is None:
+        return no_batch()
     return RefusalError(
-        "A training needs a batch.",
-        received="data of which no batch is left",
-        advice="Look whether drop_remainder, filter or skip leaves nothing.",
+        "A training goes on within an epoch that has a batch left.",
+        received="a checkpoint behind the last one, of data whose number was not known",
+        advice=f"Go on from the checkpoint before it: --resume-from …/{checkpoint.BEFORE}.",
     )
 
 

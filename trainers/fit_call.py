@@ -168,6 +168,8 @@ def fit_call(
             received=f"{model.name} ({type(model).__name__}), which has no optimizer",
             advice="Write model.compile(…) within ringside.scope().",
         )
+    if call.steps_per_epoch == 0:
+        raise no_batch()
     x = call.arguments.get("x")
     endless = (
         isinstance(x, tf.data.Dataset) and int(x.cardinality()) == tf.data.INFINITE_CARDINALITY
@@ -186,3 +188,12 @@ def fit_call(
                 advice="Leave it out. Under ringside launch, go on with --resume-from.",
             )
     return call
+
+
+def no_batch() -> RefusalError:
+    """Of data that have none."""
+    return RefusalError(
+        "A training needs a batch.",
+        received="data of which no batch is left",
+        advice="Look whether drop_remainder, filter or skip leaves nothing.",
+    )

@@ -2,11 +2,14 @@
 
 import os
 import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from tensorflow.python.distribute.values import SyncOnReadVariable
 from tensorflow.python.eager import context
 
 from backends.base import Reduction
@@ -23,12 +26,28 @@ FROZEN_LIMIT_MS = 3_600_000
 class MultiWorkerMirrored(StrategyBackend):
     """Synchronous over processes; without TF_CONFIG, one process that is a cluster of its own."""
 
+    _scopes = 0
+
     @classmethod
     def xla_obstacle(cls, num_replicas: int) -> str | None:
         """TensorFlow says "Collectives are not implemented for CPU devices when compiling"."""
         if num_replicas == 1 or tf.config.list_physical_devices("GPU"):
             return None
         return "TensorFlow's collectives are no operations of XLA on CPUs"
+
+    def _start(self) -> None:
+        super()._start()
+        _let_processes_read_alone(lambda: not self._scopes)
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """The strategy's scope; outside of it, a process reads what it holds itself."""
+        self._scopes += 1
+        try:
+            with super().scope():
+                yield
+        finally:
+            self._scopes -= 1
 
     def _make_strategy(self) -> Any:
         task = self.surroundings.task
@@ -64,6 +83,20 @@ class MultiWorkerMirrored(StrategyBackend):
     def _sum_function(self, tensor: Any) -> Any:
         per_replica = self.strategy.experimental_distribute_values_from_function(lambda _: tensor)
         return self.strategy.reduce(tf.distribute.ReduceOp.SUM, per_replica, axis=None)
+
+
+def _let_processes_read_alone(alone: Callable[[], bool]) -> None:
+    """A chief that saves a model alone would wait for the others (tensorflow#38635).
+
+    It would read the states of metrics, and moving statistics, which are summed on read; the latter
+    are equal in all processes after a training. Private: TensorFlow 2.21.
+    """
+    read = SyncOnReadVariable._get_cross_replica
+
+    def own(variable: Any) -> Any:
+        return variable._primary if alone() and tf.executing_eagerly() else read(variable)
+
+    SyncOnReadVariable._get_cross_replica = own
 
 
 def _be_patient() -> None:

@@ -234,8 +234,9 @@ class _Judge:
         blank = blank_certificate(self._subject, self._steps, self._runs.start)
         blank = blank.replace(folder=str(self._runs.done[self._label].folder))
         plain = self._runs.single(self._plain, UPDATES)
-        if plain.error:
-            return blank.replace(obstacle=f"plain Keras ends with {plain.error}")
+        for case in (TILED, UPDATES) if self._subject.exact else (UPDATES,):
+            if error := self._runs.single(self._plain, case).error:
+                return blank.replace(obstacle=f"plain Keras ends with {error}")
         checks = self._checks()
         return blank.replace(
             steps=max(1, plain.steps),

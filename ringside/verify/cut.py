@@ -27,8 +27,8 @@ def cut(call: FitCall, *, whole: int, tail: int, epochs: int) -> FitCall:
         found = call.given(x=_Cut(x, whole, tail))
     elif (rows := rows_of_arrays(call.arguments)) is not None:
         batch = call.global_batch or 1
-        kept = min(rows, whole * batch + min(tail, batch))
-        found = _first_rows(call, kept)
+        short = min(tail, batch) if rows % batch else bool(tail) * batch
+        found = _first_rows(call, min(rows, whole * batch + short))
     else:
         found = call.given(steps_per_epoch=min(whole, call.steps_per_epoch or whole))
     first = found.first_epoch

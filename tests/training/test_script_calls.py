@@ -40,6 +40,7 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--rate", required=True)
 parser.parse_args()
 """
+STRATEGY = 'with tf.distribute.OneDeviceStrategy("/cpu:0").scope(), ringside.scope(): 0\n'
 FIT = "ringside.fit(model, x, y, batch_size=4, epochs=2)\n"
 
 
@@ -127,10 +128,20 @@ def test_a_scope_seeds_what_its_author_has_not(seeded: bool) -> None:
         ),
         ((BEGIN, "1 / 0\n", BUILD, FIT), r"ZeroDivisionError: .*mine.py, line 7"),
         ((BEGIN, BUILD, "def f(:\n"), r"SyntaxError.*line 11"),
+        ((BEGIN, STRATEGY), "OneDeviceStrategy.*Delete it.*--backend"),
         ((BEGIN, BUILD.replace("model.compile", "print"), FIT), "must be compiled before fit"),
         ((BEGIN, BUILD, FIT.replace("batch_size", "batches")), "unexpected keyword.*'batches'"),
     ],
-    ids=["no fit", "exit", "flags", "error", "syntax", "not compiled", "unknown argument"],
+    ids=[
+        "no fit",
+        "exit",
+        "flags",
+        "error",
+        "syntax",
+        "strategy",
+        "not compiled",
+        "unknown argument",
+    ],
 )
 def test_a_script_that_does_not_reach_its_fit(
     tmp_path: Path, parts: tuple[str, ...], words: str
@@ -138,6 +149,15 @@ def test_a_script_that_does_not_reach_its_fit(
     """One message, with the line."""
     with pytest.raises(RefusalError, match=words):
         fit_of(script(tmp_path, *parts))
+
+
+def test_threads_that_are_set_too_late_are_told() -> None:
+    """The backend of a launched script has started; TensorFlow does not say what helps."""
+    tf.zeros(1)
+    with pytest.raises(RuntimeError) as late:
+        tf.config.threading.set_inter_op_parallelism_threads(7)
+
+    assert "--inter-op-threads" in str(ringside.script._told(late.value))
 
 
 def test_keras_puts_no_lines_of_its_own_around_a_refusal() -> None:
@@ -270,6 +290,7 @@ def test_a_script_that_goes_on_by_itself_counts_no_epoch_twice(tmp_path: Path) -
         on_epoch_begin=lambda epoch, logs: numbers.append(epoch)
     )
     for first, epochs in ((0, 2), (2, 4), (4, 4)):
+        KERAS.begin_names()  # each is a process of its own
         spec = spec_of(global_batch=4, epochs=epochs, save="all", resume_from=AUTO)
         call = fit_call(
             compiled(),

@@ -105,6 +105,7 @@ def test_a_process_that_stops_alone_stops_all(
     assert execution.outcome.completed, execution.outcome
     said = {path.suffix: path.read_text() for path in tmp_path.glob("epochs.*")}
     assert said == {".True": epochs, ".False": epochs}
+    assert (tmp_path / "saved.keras").is_file()
 
 
 @pytest.mark.parametrize("case", daily(SEVERAL, FAMILIES.__contains__), ids=str)
