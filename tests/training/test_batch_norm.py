@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from launch import execute, make_plan
+from ringside_core.keras import tf
 from tests.contract.cases import FAMILIES, Case
-from tests.contract.test_contract import load_weights
 from tests.training.momentum import normalised, train_serial
 
 pytestmark = pytest.mark.usefixtures("warm")
@@ -25,6 +25,6 @@ def test_synchronised_statistics_are_those_of_the_whole_batch(case: Case, tmp_pa
     execution = execute(make_plan(spec, run_dir=tmp_path / "run"), deadline_s=120.0)
 
     assert execution.outcome.completed, f"{execution.outcome}\n" + "\n".join(execution.last_lines)
-    found = load_weights(tmp_path / "run" / "model.keras")
+    found = tf.keras.models.load_model(tmp_path / "run" / "model.keras").get_weights()
     for one, other in zip(found, weights, strict=True):
         np.testing.assert_allclose(one, other, rtol=0, atol=1e-10)

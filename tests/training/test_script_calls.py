@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tf_keras.src.backend import _SEED_GENERATOR
 
 import ringside.script
 from backends import make_backend
@@ -102,6 +101,8 @@ def test_layers_without_a_name_are_called_the_same_again(tmp_path: Path) -> None
 @pytest.mark.parametrize("seeded", [True, False])
 def test_a_scope_seeds_what_its_author_has_not(seeded: bool) -> None:
     """With the seed of the run."""
+    from tf_keras.src.backend import _SEED_GENERATOR
+
     drawn = []
     for seed in (1, 2, 1):
         vars(_SEED_GENERATOR).clear()  # as in a process that begins
