@@ -293,7 +293,7 @@ def run_whole(
         if end.code not in (None, 0):
             raise RuntimeError(f"the script ended with exit code {end.code}") from None
     except (BlockingIOError, RuntimeError) as error:
-        if (told := _told(error)) is error:
+        if (told := _said(error)) is error:
             raise
         raise told from None
     if trial is not None:
@@ -461,7 +461,7 @@ def _several() -> bool:
     return _session is not None and _session.surroundings.size > 1
 
 
-def _told(error: BaseException) -> BaseException:
+def _said(error: BaseException) -> BaseException:
     """An error of the script as it is said: a file that is locked, as h5py says, by what helps."""
     if isinstance(error, RuntimeError) and re.search(_AFTER_START, str(error)):
         return RefusalError(
@@ -489,7 +489,7 @@ def _end_at_errors(script: str) -> None:
     shown: Callable[..., Any] = sys.excepthook
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        error = _told(error)
+        error = _said(error)
         if isinstance(error, RefusalError):
             print(f"{script}: {error}", file=sys.stderr)
             end_process(2)

@@ -152,13 +152,13 @@ def test_a_script_that_does_not_reach_its_fit(
         fit_of(script(tmp_path, *parts))
 
 
-def test_threads_that_are_set_too_late_are_told() -> None:
+def test_threads_that_are_set_too_late_get_one_sentence() -> None:
     """The backend of a launched script has started; TensorFlow does not say what helps."""
     tf.zeros(1)
     with pytest.raises(RuntimeError) as late:
         tf.config.threading.set_inter_op_parallelism_threads(7)
 
-    assert "--inter-op-threads" in str(ringside.script._told(late.value))
+    assert "--inter-op-threads" in str(ringside.script._said(late.value))
 
 
 def test_keras_puts_no_lines_of_its_own_around_a_refusal() -> None:
