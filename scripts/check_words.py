@@ -19,7 +19,7 @@ LIMITS = {
     "docs": 4,
     "examples": 5,
     "launch": 5,
-    "ringside": 322,
+    "ringside": 319,
     "ringside_core": 39,
     "tests": 336,
     "trainers": 34,
