@@ -28,15 +28,6 @@ def the_policy_is_that_of_the_run() -> None:
     assert keras.layers.Dense(1).compute_dtype == "float32"
 
 
-def images_are_rotated_in_float64() -> None:
-    """A quarter turn is NumPy's."""
-    x = np.arange(108.0).reshape(1, 6, 6, 3)
-    KERAS.set_floatx("float64", None)
-    turned = keras.layers.RandomRotation((0.25, 0.25), interpolation="nearest")(x, training=True)
-    KERAS.set_floatx("float32", None)
-    np.testing.assert_array_equal(turned, np.rot90(x, axes=(1, 2)))
-
-
 def variables_add_as_upstream() -> None:
     """With broadcasting, and in a layer that computes in 16 bits."""
     total = keras.Variable(np.zeros(3))
@@ -80,7 +71,6 @@ def slots_of_one_kind_have_one_name() -> None:
 
 for check in (
     the_policy_is_that_of_the_run,
-    images_are_rotated_in_float64,
     variables_add_as_upstream,
     slots_of_one_kind_have_one_name,
 ):
