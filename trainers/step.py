@@ -86,7 +86,8 @@ class Steps:
         self.take(model)
         self.at_tape, self.each_step = at_tape, each_step
         self.used.clear()
-        self._settle = KERAS.as_in_this_thread(lambda: None)
+        with self.backend.scope():  # it may make a generator
+            self._settle = KERAS.as_in_this_thread(lambda: None)
         model.train_function = model.test_function = None  # they were traced for another training
 
     def on_rows(
@@ -256,7 +257,8 @@ class Steps:
     def take(self, model: Any) -> None:
         """Let Keras' own `fit`, `evaluate` and `predict` of a model work on rows."""
         held = vars(model)
-        self._settle = KERAS.as_in_this_thread(lambda: None)
+        with self.backend.scope():  # it may make a generator
+            self._settle = KERAS.as_in_this_thread(lambda: None)
         if _TAKEN in held:
             return
         held[_TAKEN] = True

@@ -9,6 +9,7 @@ import keras
 # Private: settings that are a thread's own; TensorFlow's variable within one of Keras'.
 from keras.src.backend.common.global_state import get_global_attribute, set_global_attribute
 from keras.src.backend.tensorflow.core import Variable
+from keras.src.random.seed_generator import GLOBAL_SEED_GENERATOR, global_seed_generator
 
 from ringside_core.keras.protocol import Keras
 from ringside_core.keras.tensorflow import is_seeded, tf
@@ -127,8 +128,15 @@ class Keras3(Keras):
         set_global_attribute("object_name_uids", None)
 
     def as_in_this_thread(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """A mirrored strategy runs each replica in a thread of its own."""
-        names = ("object_name_uids", "dtype_policy")
+        """A mirrored strategy runs each replica in a thread of its own.
+
+        So is what draws without a seed, which Keras would make in the graph of a replica.
+        """
+        if get_global_attribute(GLOBAL_SEED_GENERATOR) is None:
+            state = random.getstate()
+            global_seed_generator()
+            random.setstate(state)
+        names = ("object_name_uids", "dtype_policy", GLOBAL_SEED_GENERATOR)
         settings = {name: get_global_attribute(name) for name in names}
 
         def made(*args: Any) -> Any:
