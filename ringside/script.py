@@ -123,7 +123,8 @@ _compile = tf.keras.Model.compile
 def _compiled(model: Any, *args: Any, **kwargs: Any) -> Any:
     """A model may be evaluated before it is trained, and is so on rows too."""
     done = _compile(model, *args, **kwargs)
-    if _session is not None and _session.steps is not None:
+    # Not a model that is made once more to be exported.
+    if _session is not None and _session.steps is not None and _Scope.open:
         _session.steps.take(model)
     return done
 
@@ -270,10 +271,10 @@ def run_whole(
     if timed is None:
         must_train_all_fits(spec.workload, spec.workload_options)
     read_the_same()
-    steps = None
+    backend, steps = trained_on(spec, backend), None
     if trial is None or not trial.plain:
         steps = Steps(
-            trained_on(spec, backend),
+            backend,
             passes=spec.gradient_accumulation_steps,
             draws=None if trial is None else spec.seed,
             reduces=spec.ablation != "no_reduction",
@@ -286,7 +287,11 @@ def run_whole(
     )
     reporter.phase(IN_SCRIPT)
     try:
-        run_program(spec.workload, spec.workload_options, spec.data_dir, epochs=spec.epochs)
+        run_program(
+            *(spec.workload, spec.workload_options, spec.data_dir),
+            epochs=spec.epochs,
+            global_batch=spec.global_batch,
+        )
     except program.ScriptIsOver:
         return
     except SystemExit as end:
@@ -305,7 +310,12 @@ def run_whole(
 
 
 def run_program(
-    name: str, options: Mapping[str, Option], data_dir: str | None, *, epochs: int
+    name: str,
+    options: Mapping[str, Option],
+    data_dir: str | None,
+    *,
+    epochs: int,
+    global_batch: int | None = None,
 ) -> None:
     """Run a script whole, or make what a workload's function returns, and fit it.
 
@@ -314,13 +324,16 @@ def run_program(
         options: of the function.
         data_dir: where data sets are kept.
         epochs: of the function's fit.
+        global_batch: for a function that wants to know it; None: its own.
     """
     if script_words(name):
         program.run(name)
         return
     seed_script()
     with scope():
-        workload = load_workload(name, options=options, data_dir=data_dir)
+        workload = load_workload(
+            name, options=options, data_dir=data_dir, global_batch=global_batch
+        )
         model = workload.compiled()
     if _session is not None:
         _session.workload = workload
@@ -374,8 +387,15 @@ def _train(session: _Session, call: FitCall) -> Any:
 def _as_launched(call: FitCall, record: RecordInProgress) -> FitCall:
     """The call with the batch and the epochs of the run."""
     spec = record.spec
-    call = call.in_batches_of(spec.global_batch, authors=spec.authors_batch)
-    return call.given(epochs=spec.epochs)
+    asked = call.in_batches_of(spec.global_batch, authors=spec.authors_batch)
+    asked = asked.given(epochs=spec.epochs)
+    if call.epochs and not asked.epochs:
+        raise RefusalError(
+            "--epochs must be more than the initial_epoch of the program's fit.",
+            received=f"--epochs {spec.epochs}, initial_epoch={call.first_epoch}",
+            advice="Ask for more epochs.",
+        )
+    return asked
 
 
 def _trained(session: _Session, call: FitCall, record: RecordInProgress, run_dir: Path) -> Any:

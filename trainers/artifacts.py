@@ -206,8 +206,9 @@ class Export(Listener):
         """Write it."""
         weights = get_weights(self.training.model)  # in every process, see checkpoint.snapshot
         if self.training.backend.is_chief:
-            plain = self._rebuilt()
+            plain = self.training.model
             try:
+                plain = self._rebuilt()
                 set_weights(plain, weights)  # a model may have none before its first call
                 plain.save(self._path)
             except OSError:  # the disk may be full

@@ -87,7 +87,7 @@ def train_call(
     before_stop = 0 if position.place is None else position.place.of_epoch
     data.of_epoch = call.steps_per_epoch or before_stop
     if not backend.capabilities.synchronous:
-        _check_workers(spec, position)
+        _check_workers(position)
     training = Training(
         spec=spec,
         backend=backend,
@@ -336,17 +336,17 @@ def _compiled_as(spec: RunSpec, model: Any) -> int:
     if VERSION == 3:
         model.steps_per_execution = max(spec.steps_per_execution, model.steps_per_execution)
         return int(model.steps_per_execution)
-    if spec.steps_per_execution > 1:
-        model._steps_per_execution.assign(spec.steps_per_execution)
-    return int(model._steps_per_execution.numpy())
+    executions = max(spec.steps_per_execution, int(model._steps_per_execution.numpy()))
+    model._steps_per_execution.assign(executions)
+    return executions
 
 
-def _check_workers(spec: RunSpec, position: Position) -> None:
-    if spec.checkpoint_steps is not None or position.begun is not None:
+def _check_workers(position: Position) -> None:
+    if position.begun is not None:
         raise RefusalError(
-            "Workers that update on their own are saved at the end of an epoch.",
+            "Workers that update on their own go on at the beginning of an epoch.",
             received="a checkpoint within an epoch",
-            advice="Leave out --checkpoint-steps.",
+            advice="Go on from one at the end of an epoch.",
         )
 
 

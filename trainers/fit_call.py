@@ -115,8 +115,9 @@ class FitCall:
             return self
         x = self.arguments.get("x")
         if isinstance(x, tf.data.Dataset):
-            same = authors is None and authors_batch_of(x) == rows
-            return self if same else self.given(x=x.rebatch(rows))
+            if authors_batch_of(x) == rows:
+                return self
+            return self.given(x=x.rebatch(rows, drop_remainder=self.global_batch is not None))
         if self.global_batch is not None:
             return self.given(batch_size=rows)
         raise RefusalError(

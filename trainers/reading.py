@@ -220,13 +220,22 @@ def _graph_of(data: Any) -> bytes:
 
 def authors_batch_of(data: Any) -> int | None:
     """The size that a data set's own `batch` asks for, as its graph says; None: it is not found."""
-    nodes = {n.name: n for n in tf.compat.v1.GraphDef.FromString(_graph_of(data)).node}
+    try:
+        graph = _graph_of(data)
+    except (tf.errors.OpError, ValueError):  # arrays of 2 GB and more fit in no graph
+        return None
+    nodes = {n.name: n for n in tf.compat.v1.GraphDef.FromString(graph).node}
     node = next(n for n in nodes.values() if n.op == "_Retval")
-    while node.input and (node := nodes[node.input[0]]).op.startswith(_KEEP_BATCHES):
+    while node.input and _kind(node := nodes[node.input[0]]) in _KEEP_BATCHES:
         pass
-    if not node.op.startswith(("BatchDataset", "ParallelBatchDataset", "PaddedBatchDataset")):
+    if _kind(node) not in ("Batch", "ParallelBatch", "PaddedBatch"):
         return None
     return int(tf.make_ndarray(nodes[node.input[1]].attr["value"].tensor))
+
+
+def _kind(node: Any) -> str:
+    """`Map` of MapDataset, `Batch` of BatchDatasetV2."""
+    return str(node.op).partition("Dataset")[0]
 
 
 # Kinds of data sets that leave the sizes of batches as they are.

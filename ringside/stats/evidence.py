@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Literal
 
-from ringside_core.specs import Run
+from ringside_core.specs import LedgerDigest, Run
 
 # The last three say why the question makes no sense for this run.
 Answer = Literal["yes", "no", "unknown", "one run", "one replica", "asynchronous"]
@@ -16,7 +16,7 @@ def same_rows(runs: Sequence[Run]) -> list[Answer]:
     order. `one run`: there is no other. `unknown`: it did not complete, or an epoch has no ledger.
     """
     found: dict[int, Answer] = {}
-    groups: dict[tuple[object, ...], list[tuple[Run, tuple[object, ...]]]] = {}
+    groups: dict[tuple[object, ...], list[tuple[Run, tuple[LedgerDigest | None, ...]]]] = {}
     for run in runs:
         chief = next((record for record in run.records if record.is_chief), None)
         ledgers = () if chief is None else tuple(epoch.ledger for epoch in chief.epochs)
@@ -25,14 +25,16 @@ def same_rows(runs: Sequence[Run]) -> list[Answer]:
         elif not run.spec.capabilities.synchronous:
             found[id(run)] = "asynchronous"  # each worker takes batches as it needs them
         else:  # the two Keras shuffle arrays otherwise
-            hashed = any(one and one.hash for one in ledgers)  # XLA takes no hash
-            key = (run.spec.seed, run.spec.global_batch, run.spec.keras, hashed)
+            key = (run.spec.seed, run.spec.global_batch, run.spec.keras)
             groups.setdefault(key, []).append((run, ledgers))
     for group in groups.values():
-        seen = [ledgers for _, ledgers in group]
-        for run, fed in group:
-            most = 2 * seen.count(fed) > len(seen)
-            found[id(run)] = "one run" if len(seen) == 1 else "yes" if most else "no"
+        counts = [tuple(one and one.rows for one in fed) for _, fed in group]
+        hashed = [fed for _, fed in group if any(one and one.hash for one in fed)]
+        for (run, fed), rows in zip(group, counts, strict=True):
+            most = 2 * counts.count(rows) > len(counts)
+            if fed in hashed:  # XLA takes no hash
+                most = most and 2 * hashed.count(fed) > len(hashed)
+            found[id(run)] = "one run" if len(group) == 1 else "yes" if most else "no"
     return [found[id(run)] for run in runs]
 
 

@@ -447,10 +447,11 @@ class _Judge:
         rounded = runs.single("rounded", SHORT) if self._rounded is not None else None
         return beyond_rounding(name, found, reference, rounded, runs.precision, said)
 
-    def _resumed(self) -> Check | None:
+    def _resumed(self) -> Check:
         runs, name = self._runs, f"{self._label} resumed"
         if name not in runs.done:
-            return None
+            finding = "not covered: no checkpoint was found to go on from"
+            return Check(name="resumed", passed=True, covered=False, finding=finding)
         later = _from_first_update(runs.single(self._reference, UPDATES).since(1))
         arm = {task: _from_first_update(t) for task, t in runs.of(name, UPDATES).items()}
         rounded = None if self._rounded is None else _from_first_update(self._rounded.since(1))

@@ -1,6 +1,6 @@
 """Parity certificate: proof that an arm computes what the serial reference computes."""
 
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 
@@ -190,19 +190,6 @@ class Certificate(Document):
     def _single_updates(self) -> tuple[Deviation, ...]:
         checks = [check for check in self.checks if check.name.endswith("single updates")]
         return tuple(one for check in checks for one in check.by_step)
-
-    @classmethod
-    def _migrated(cls, body: dict[str, Any], version: int) -> tuple[dict[str, Any], int]:
-        if version not in (1, 2):
-            return body, version
-        gone = ("reference_digest", "final_digest", "data_digest")
-        kind = "exact" if body.get("kind") == "exact" else "in turn"
-        checks = [
-            {"hidden" if name == "let_off" else name: value for name, value in check.items()}
-            for check in body.get("checks", ())
-        ]
-        kept = {name: value for name, value in body.items() if name not in gone}
-        return {**kept, "kind": kind, "checks": checks}, 3
 
     @property
     def spec_hash(self) -> str:

@@ -228,12 +228,11 @@ class Comparison(Document):
         links: between them, measured before anything ran; empty: there is none.
         links_at_end: the same after the last round.
 
-    Schema history: 6 `shared` holds the `resources` of a replica, runs carry no hashes of each
-    other, and nothing is kept of deliberate mistakes. Files of version 5 are read; older ones
-    are refused.
+    Schema history: 7 the input is the author's own, and ledgers are of rows. Older files are
+    refused.
     """
 
-    SCHEMA_VERSION: ClassVar[int] = 6
+    SCHEMA_VERSION: ClassVar[int] = 7
 
     name: str
     created_unix_s: UnixSeconds
@@ -330,22 +329,6 @@ class Comparison(Document):
         """The run of an arm in a round: each round has its own seed, the same for all arms."""
         spec = self.shared.spec_of(arm, self.placement)
         return spec.replace(seed=(spec.seed + number) % (MAX_SEED + 1))
-
-    @classmethod
-    def _migrated(cls, body: dict[str, Any], version: int) -> tuple[dict[str, Any], int]:
-        shared = body.get("shared")
-        if version != 5 or not isinstance(shared, dict):
-            return body, version
-        shared["resources"] = {
-            name: shared.pop(name, shared.pop(f"{name}_per_replica", None))
-            for name in Resources.model_fields
-        }
-        for name in ("last_run", "detection"):
-            body.pop(name, None)
-        trials = [one.get("run") for one in _objects(body.get("trials"))]
-        for run in _objects([*_objects(body.get("runs")), *trials]):
-            run.pop("previous", None)
-        return body, 6
 
 
 def _objects(values: object) -> list[dict[str, Any]]:

@@ -242,6 +242,11 @@ class RunSpec(TrainingSpec, Document):
             received = (
                 f"{self.backend}, in which each worker's gradients are an update of their own"
             )
+        if self.ablation == "no_input" and not self.capabilities.synchronous:
+            raise RefusalError(
+                "ablation='no_input' needs replicas that read for themselves.",
+                received=f"{self.backend}, whose workers read",
+            )
         if self.ablation == "no_reduction" and received:
             raise RefusalError(
                 "ablation='no_reduction' needs a run whose replicas reduce gradients in each step.",
@@ -258,16 +263,19 @@ class RunSpec(TrainingSpec, Document):
                 received=f"checkpoint_steps={every} with save={self.save!r}",
                 advice="Use --save all, or leave out --checkpoint-steps.",
             )
-        if every is not None and every % in_turn:
-            # Workers take updates in turn: only then has each had the same number.
-            raise RefusalError(
-                "checkpoint_steps of an asynchronous run must be a multiple of its workers.",
-                received=f"checkpoint_steps={every}, {in_turn} workers",
-                advice=f"Try {-(-every // in_turn) * in_turn}.",
-            )
+        if not self.capabilities.synchronous:
+            for flag, asked in (
+                ("--checkpoint-steps", every is not None),
+                ("--gradient-accumulation-steps", self.gradient_accumulation_steps > 1),
+            ):
+                if asked:
+                    raise RefusalError(
+                        "Workers that update on their own make an update of each batch, and are "
+                        "saved at the end of an epoch.",
+                        received=f"{flag} with {self.backend}",
+                        advice=f"Leave out {flag}.",
+                    )
         if at_once > 1 and in_turn > 1:
-            # Workers take the steps of an epoch in turn. A worker's share would end in the middle
-            # of an execution: examples would be missed or repeated.
             raise RefusalError(
                 "Several workers that train asynchronously make one update in each execution.",
                 received=f"steps_per_execution={at_once}, {in_turn} workers",

@@ -8,14 +8,14 @@ from ringside_core.workloads.tfds_data import public
 from ringside_core.workloads.workload import QualityTarget, Workload
 
 
-def mnist(data_dir: str | None = None) -> Workload:
+def mnist(data_dir: str | None = None, global_batch: int = 240) -> Workload:
     """Handwritten digits of 28×28 pixels (LeCun, Cortes, Burges): 60,000, and 10,000 to test."""
     builder = public("mnist", data_dir)
     return Workload(
         name="mnist",
         model=_mnist_model,
-        train=_batches(builder, "train", 240),
-        validation=_batches(builder, "test", 240),
+        train=_batches(builder, "train", global_batch),
+        validation=_batches(builder, "test", global_batch),
         loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         optimizer=lambda: tf.keras.optimizers.Adam(1e-3),
         metrics=lambda: [tf.keras.metrics.SparseCategoricalAccuracy(name="accuracy")],
@@ -24,7 +24,9 @@ def mnist(data_dir: str | None = None) -> Workload:
     )
 
 
-def tf_flowers(data_dir: str | None = None, image_size: int = 96) -> Workload:
+def tf_flowers(
+    data_dir: str | None = None, image_size: int = 96, global_batch: int = 48
+) -> Workload:
     """Photographs of five kinds of flowers (the TensorFlow team, 2019): 80 % of 3,670 to train."""
     builder = public("tf_flowers", data_dir)
 
@@ -40,8 +42,8 @@ def tf_flowers(data_dir: str | None = None, image_size: int = 96) -> Workload:
             classes=5,
             classifier_activation=None,
         ),
-        train=_batches(builder, "train[:80%]", 48, resized),
-        validation=_batches(builder, "train[80%:]", 48, resized),
+        train=_batches(builder, "train[:80%]", global_batch, resized),
+        validation=_batches(builder, "train[80%:]", global_batch, resized),
         loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         optimizer=lambda: tf.keras.optimizers.Adam(1e-3),
         metrics=lambda: [tf.keras.metrics.SparseCategoricalAccuracy(name="accuracy")],

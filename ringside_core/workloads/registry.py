@@ -281,7 +281,13 @@ def load_function(reference: str, *, what: str, made: type | None = None) -> Cal
     return function
 
 
-def load_workload(name: str, *, options: Mapping[str, Option], data_dir: str | None) -> "Workload":
+def load_workload(
+    name: str,
+    *,
+    options: Mapping[str, Option],
+    data_dir: str | None,
+    global_batch: int | None = None,
+) -> "Workload":
     """Build a workload.
 
     Args:
@@ -289,6 +295,7 @@ def load_workload(name: str, *, options: Mapping[str, Option], data_dir: str | N
             Workload may stand in the place of the function.
         options: keyword arguments of its function.
         data_dir: where data sets are kept; passed to the function if it has such a parameter.
+        global_batch: of the run; likewise. None: the function's own.
 
     Raises:
         RefusalError: unknown name or option, a function that returns no workload, missing data.
@@ -304,6 +311,8 @@ def load_workload(name: str, *, options: Mapping[str, Option], data_dir: str | N
     arguments: dict[str, Any] = dict(options)
     if "data_dir" in parameters:
         arguments["data_dir"] = data_dir
+    if "global_batch" in parameters and global_batch is not None:
+        arguments.setdefault("global_batch", global_batch)
     workload = function(**arguments)
     if not isinstance(workload, kind):
         raise RefusalError(

@@ -19,6 +19,7 @@ def synthetic(
     classes: int = 10,
     width: int = 32,
     examples: int = 768,
+    global_batch: int = BATCH,
 ) -> Workload:
     """Random images with random labels. There is nothing to learn, so there is no quality target.
 
@@ -28,12 +29,14 @@ def synthetic(
         classes: number of labels.
         width: filters of the cnn.
         examples: training examples in an epoch.
+        global_batch: of training and validation.
     """
     for name, value in {
         "image_size": image_size,
         "classes": classes,
         "width": width,
         "examples": examples,
+        "global_batch": global_batch,
     }.items():
         if not isinstance(value, int) or value < 1:
             raise RefusalError(
@@ -53,9 +56,11 @@ def synthetic(
         model=lambda: _model(model, shape, classes, width),
         train=_random_images(shape, classes, examples, seed=0)
         .shuffle(examples)
-        .batch(BATCH)
+        .batch(global_batch)
         .map(look_up),
-        validation=_random_images(shape, classes, held_out, seed=1).batch(BATCH).map(look_up),
+        validation=_random_images(shape, classes, held_out, seed=1)
+        .batch(global_batch)
+        .map(look_up),
         loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         optimizer=lambda: tf.keras.optimizers.SGD(0.01, momentum=0.9),
         metrics=lambda: [tf.keras.metrics.SparseCategoricalAccuracy(name="accuracy")],

@@ -54,6 +54,22 @@ class Workload:
     target: QualityTarget | None = None
     reference_batch: int | None = None
 
+    def __post_init__(self) -> None:
+        if self.optimizer is None and (self.loss is not None or self.metrics is not None):
+            raise RefusalError(
+                "A Workload that compiles its model needs an optimizer.",
+                received=f"{self.name} with a loss or metrics, and without one",
+                advice="Give it, or let `model` return a compiled model, and leave loss and "
+                "metrics out.",
+            )
+        for data in (self.train, self.validation):
+            if isinstance(data, tuple) and not 1 <= len(data) <= 3:
+                raise RefusalError(
+                    "Data of a Workload are x, (x, y) or (x, y, sample_weight).",
+                    received=f"a tuple of {len(data)}",
+                    advice="Give several inputs as one list or dict.",
+                )
+
     def compiled(self) -> Any:
         """The model, compiled; within `ringside.scope()`."""
         model = self.model()
@@ -68,7 +84,7 @@ class Workload:
 
     def arguments(self, *, epochs: int) -> dict[str, Any]:
         """Those of `Model.fit`, by name."""
-        callbacks = self.callbacks() if callable(self.callbacks) else self.callbacks
+        callbacks = self.callbacks() if callable(self.callbacks) else self.callbacks or ()
         found: dict[str, Any] = {"epochs": epochs, "callbacks": list(callbacks) or None}
         found["class_weight"] = self.class_weight
         found |= dict(zip(("x", "y", "sample_weight"), _parts(self.train), strict=False))

@@ -57,7 +57,6 @@ def test_certificates_are_written_and_failures_end_with_1(tmp_path: Path) -> Non
     ("words", "said"),
     [
         (("--steps", "2"), "--steps"),
-        (("--replicas", "5", "--global-batch", "12"), "multiple of the number of replicas"),
         (("--backends", "mirored"), "mirrored"),
         (("--workload", "digit"), "digits"),
     ],

@@ -271,7 +271,8 @@ OTHERS = ROWS.replace(hash="2" * 16)
         ),
         ([("serial", [ROWS]), ("horovod", [ROWS, None])], ["one run", "unknown"]),
         # under XLA rows are counted only
-        ([("serial", [ROWS]), ("mirrored", [ROWS.replace(hash="")])], ["one run", "one run"]),
+        ([("serial", [ROWS]), ("mirrored", [ROWS.replace(hash="")])], ["yes", "yes"]),
+        ([("serial", [ROWS]), ("mirrored", [ROWS.replace(rows=19, hash="")])], ["no", "no"]),
         (
             [("serial", [ROWS]), ("parameter_server", [OTHERS]), ("mirrored", [ROWS])],
             ["yes", "asynchronous", "yes"],

@@ -1,7 +1,6 @@
 """A certificate is used again only where nothing has changed since."""
 
 import io
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -276,19 +275,3 @@ def test_a_damaged_file_is_as_none() -> None:
     path.write_text(path.read_text()[:100])
 
     assert store.find(spec(), steps=20) is None
-
-
-def test_a_certificate_of_the_version_before_is_read() -> None:
-    """Its digests are gone, and two words are others."""
-    body = json.loads(certificate().to_json())
-    body["checks"] = [
-        {("let_off" if name == "hidden" else name): value for name, value in check.items()}
-        for check in body["checks"]
-    ]
-    digests = {"reference_digest": "a", "final_digest": "b", "data_digest": "c"}
-    old = {**body, **digests, "schema_version": 2, "kind": "statistical"}
-
-    found = Certificate.from_json(json.dumps(old))
-
-    assert found.kind == "in turn"
-    assert found.checks == certificate().checks
