@@ -166,7 +166,8 @@ def _fitted(call: FitCall, calls: "_Calls", watching: Sequence[Any], position: P
     own = of_this_process(call.callbacks, model, training.backend)
     given = call.given(callbacks=[_First(calls), *own, calls, *watching], verbose=0)
     # Legacy Keras repeats arrays for the epochs that it is asked for: all, of which some were read.
-    given = given.given(initial_epoch=first if VERSION == 3 else 0)
+    if VERSION == 3 or position.place is not None:
+        given = given.given(initial_epoch=first if VERSION == 3 else 0)
     if (
         VERSION == 2
         and isinstance(call.arguments.get("x"), tf.data.Dataset)

@@ -412,11 +412,12 @@ class _Judge:
         if not self._subject.exact:
             pass
         elif self._not_in_float64:
-            states = trace_file(runs.done["plain"].folder, UPDATES, "rank-0")
+            states = trace_file(runs.done[self._reference].folder, UPDATES, "rank-0")
             asked = runs.asked.replace(states=str(states.absolute()))
-            if "narrow-rounded" not in runs.done:
-                again = runs.asked.replace(plain=True, states=str(states.absolute()), moved=True)
-                jobs.append(runs.job("narrow-rounded", runs.spec, again))
+            if (name := self._rounded_alone) not in runs.done:
+                plain = self._reference == "plain"
+                again = asked.replace(plain=plain, moved=True)
+                jobs.append(runs.job(name, runs.spec if plain else _peer(spec), again))
             jobs.append(runs.job(f"{label} narrow", spec, asked))
         elif spec.precision != "float64":
             states = trace_file(runs.done["plain-narrow"].folder, UPDATES, "rank-0")
@@ -464,13 +465,18 @@ class _Judge:
             return check.replace(name="resumed", passed=False, finding=said)
         return check.replace(name="resumed", finding=f"after the restart, {check.finding}")
 
+    @property
+    def _rounded_alone(self) -> str:
+        """The reference of single updates once more, with other rounding."""
+        return "narrow-rounded" if self._reference == "plain" else f"{self._reference} rounded"
+
     def _single(self) -> list[Check]:
         runs, alone = self._runs, bool(self._not_in_float64)
         if not self._subject.exact or (self._subject.spec.precision == "float64" and not alone):
             return []
-        name, free = f"{self._label} narrow", "plain" if alone else "plain-narrow"
+        name, free = f"{self._label} narrow", self._reference if alone else "plain-narrow"
         why = ""
-        if self._reference != "plain":
+        if self._reference != "plain" and not alone:
             why = "rows are coupled, and plain Keras in float32 has others"
         elif runs.single(free, UPDATES).meta.get("every", 1) > 1:
             why = "of a model of more than 500,000 weights not all are kept after each update"
@@ -481,7 +487,7 @@ class _Judge:
             single_updates(
                 runs.of(name, UPDATES),
                 runs.single(free, UPDATES),
-                runs.single("narrow-rounded", UPDATES),
+                runs.single(self._rounded_alone, UPDATES),
                 precision="float32",
                 tasks=runs.done[name].tasks,
                 alone=alone,

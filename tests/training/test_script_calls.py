@@ -210,8 +210,9 @@ def test_a_model_that_is_made_outside_of_the_scope_is_told(
     outside: str, inside: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where a strategy trains it."""
+    strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
     session = SimpleNamespace(
-        backend=tf.distribute.OneDeviceStrategy("/cpu:0"),  # it has a scope
+        backend=SimpleNamespace(scope=strategy.scope, strategy_here=strategy, in_strategy=True),
         record=RecordInProgress.begun(spec_of()),
         steps=SimpleNamespace(take=lambda model: None),
     )

@@ -42,8 +42,8 @@ def said_(tmp_path_factory: pytest.TempPathFactory) -> Any:
             subprocess.run([sys.executable, *words], env=env, check=True)
         else:
             spec = Case("parameter_server", WORKERS[kind]).spec(shlex.join(words), keras=keras)
-            rows = 5 if kind == "fitted" else 4  # of its first fit
-            spec = spec.replace(global_batch=rows, authors_batch=rows)
+            rows, epochs = (5, 3) if kind == "fitted" else (4, 2)  # of its first fit
+            spec = spec.replace(global_batch=rows, authors_batch=rows, epochs=epochs)
             execution = execute(make_plan(spec, run_dir=folder / "run"), deadline_s=300.0)
             assert execution.outcome.completed, "\n".join(execution.last_lines)
         starts[keras, kind] = dict(np.load(folder / "numbers.npz"))
