@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ringside.verify.certify import certify
-from tests.verify.arms import GLOO, subject
+from tests.verify.arms import subject
 
 HOW: dict[str, Any] = {
     "workload": f"{Path(__file__).with_name('keras3.py')}:workload",
@@ -33,9 +33,10 @@ def test_it_is_certified(tmp_path: Path) -> None:
 @pytest.mark.nightly
 @pytest.mark.timeout(600)
 def test_tables_that_are_looked_up_once_for_all_examples(tmp_path: Path) -> None:
-    """The gradients of their rows are added; those of words stand side by side, as in Keras."""
+    """Adam of Keras 3 squares slices one by one: each replica has its own of such a table."""
     how = {**HOW, "workload": HOW["workload"].replace(":workload", ":sentences")}
-    arms = [subject("mirrored", 2, **how), subject("horovod", 2, GLOO, **how)]
 
-    for certificate in certify(arms, folder=tmp_path):
-        assert certificate.passed, certificate.reason
+    (certificate,) = certify([subject("mirrored", 2, **how)], folder=tmp_path)
+
+    assert not certificate.passed
+    assert "couples no rows, and differs" in certificate.reason
