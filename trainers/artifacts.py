@@ -1,4 +1,4 @@
-"""What a run leaves on disk beside its records: checkpoint, ledger, TensorBoard log, model."""
+"""What a run leaves on disk beside its records: checkpoints, TensorBoard log, model."""
 
 import dataclasses
 from collections.abc import Callable

@@ -11,7 +11,6 @@ _kinds = tf.keras.callbacks
 # but the chief write into folders that it removes.
 _WRITE_TOGETHER = (_kinds.ModelCheckpoint, _kinds.TensorBoard)
 _WRITE_ALONE = (_kinds.CSVLogger, _kinds.RemoteMonitor)
-_OF_TEST_BATCHES = ("on_test_batch_begin", "on_test_batch_end")
 _DONE_ANYWAY = (_kinds.ProgbarLogger, _kinds.TerminateOnNaN)
 
 

@@ -42,7 +42,7 @@ class Position:
     Attributes:
         epochs_done: number of the next epoch, as Keras counts them.
         begun: the epoch that has begun; None: none has.
-        feed: of the run, at the end of an epoch, see `trainers.resume.feed`; None: not known.
+        feed: of the run, at the end of an epoch, as JSON; None: not known.
         ended: a callback has stopped the training there.
         learned: by its callbacks until then; None: it has none.
         replicas: on which it was trained; None: not known.

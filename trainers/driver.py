@@ -238,10 +238,7 @@ class Driver:
             one.on_phase(name)
 
     def begin_epoch(self, epoch: int) -> None:
-        """Let everybody begin the epoch, then start the clock together with all processes.
-
-        `Model.fit` has called `Model.reset_metrics` by then; another loop must do so itself.
-        """
+        """Let everybody begin the epoch, then start the clock together with all processes."""
         self._epoch = epoch
         first = epoch == self.training.first_epoch
         if first:

@@ -103,7 +103,6 @@ def train_call(
         data=data,
     )
     check_goes_on(training, position)
-    record.goes_on = not again and "steps_per_epoch" in call.arguments
     record.initial_digest = weights_digest(model) if model.built else ""
     sizes = [v.shape.num_elements() * v.dtype.size for v in KERAS.trainable_of(model)]
     record.gradient_bytes = sum(sizes) or None

@@ -7,7 +7,7 @@ from trainers.rows import gathered
 
 
 def gather(x: Any) -> Any:
-    """The rows of the global batch, in a training step or a loss function of one's own.
+    """The rows of the global batch, in a training step or a loss function that an author wrote.
 
     A loss that couples the examples of its batch (contrastive, say) then is that of the whole batch
     under every backend: compute it from gathered tensors only. Without distribution it returns x.
@@ -20,7 +20,7 @@ def gather(x: Any) -> Any:
         [rows of all replicas, …]: those of replica 0 first, in the order of the global batch.
 
     Raises:
-        RefusalError: the backend cannot, or it is called where a batch may hold padding.
+        RefusalError: it is called in a branch, or in a step that takes several passes.
     """
     part = here()
     return x if part is None or part.size == 1 else gathered(part, x)

@@ -1,6 +1,6 @@
 """Proof that replicas stay equal: gradients that are not reduced must not go unnoticed.
 
-Horovod hooks Keras' optimizer; on an optimizer without that hook nothing would be reduced, nothing
+Where an optimizer applies gradients in a way that no hook sees, nothing would be reduced, nothing
 would say so, and each rank would train alone.
 """
 

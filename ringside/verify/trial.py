@@ -36,6 +36,7 @@ from ringside_core.workloads.registry import fit_number
 from ringside_core.workloads.script import ScriptIsOver
 from trainers.fit import make_variables, train_call
 from trainers.fit_call import FitCall
+from trainers.reading import rows_of_arrays
 from trainers.row_ledger import RowLedger
 from trainers.rows import cut, rows_of
 
@@ -296,7 +297,7 @@ class Watch(tf.keras.callbacks.Callback):
             "ledgers": self.ledgers,
             "drawn": self._drawn,
             "train_examples": self.ledgers[0][0] if self.ledgers else 0,
-            "validation_examples": [0] * len(self._updates),
+            "validation_examples": [self._validated] * len(self._updates),
             "made": [n - n0 for n, n0 in zip(self._counts(), self._made, strict=True)],
             "on_gpus": bool(tf.config.list_physical_devices("GPU")),
             "every": self._stride,
@@ -386,6 +387,13 @@ class Watch(tf.keras.callbacks.Callback):
     def _stride(self) -> int:
         total = sum(int(np.prod(w.shape)) for w in KERAS.weights_of(self._call.model))
         return max(1, -(-total // KEPT_ELEMENTS))
+
+    @property
+    def _validated(self) -> int:
+        """Rows of arrays that are validated with; 0: they are not known."""
+        data = self._call.arguments.get("validation_data")
+        known = isinstance(data, tuple | list) or hasattr(data, "shape")
+        return (rows_of_arrays({"x": data}) or 0) if known else 0
 
     def _evaluated(self) -> dict[str, Any]:
         data = self._call.arguments.get("validation_data")

@@ -161,7 +161,6 @@ class RunRecord(Document):
         startup_s: process start to the end of the first step (a coordinator: likewise).
         peak_memory_bytes: highest resident set size of this process.
         cpu_s: user and system time of this process; above 0 if it completed.
-        goes_on: whether an epoch goes on where the last one ended, and is no pass over the data.
         clock_s_per_step: cost of Ringside's clock and listeners for each step, measured in this
             process after the training; None: not measured.
         gradient_bytes: of one gradient of all trainable weights; None: unknown.
@@ -193,7 +192,6 @@ class RunRecord(Document):
     epochs: tuple[EpochRecord, ...] = ()
     peak_memory_bytes: NonNegativeInt = 0
     cpu_s: NonNegativeFloat = 0.0
-    goes_on: bool = False
     clock_s_per_step: NonNegativeFloat | None = None
     gradient_bytes: NonNegativeInt | None = None
     replica_deviation: NonNegativeFloat | None = None
