@@ -164,6 +164,8 @@ class _Training(tf.keras.callbacks.Callback):
         del options
         if self._data is not None:
             return dataset
+        if self._reading.held:
+            dataset = dataset.take(1).cache().repeat()
         self.element_spec, graph = dataset.element_spec, _graph_of(dataset)
         self._data = self._coordinator.create_per_worker_dataset(partial(self._of_worker, graph))
         return self
@@ -305,7 +307,7 @@ def _graph_of(dataset: Any) -> Any:
         raise RefusalError(
             "The tables and variables of the data must lie on the coordinator.",
             received=error.message.rpartition("graph: ")[2].partition(" [Op")[0],
-            advice="Make the data outside of the scope.",
+            advice="Make the data outside of ringside.scope(), in a script.",
         ) from None
     if not serialized:
         raise RefusalError(

@@ -242,11 +242,6 @@ class RunSpec(TrainingSpec, Document):
             received = (
                 f"{self.backend}, in which each worker's gradients are an update of their own"
             )
-        if self.ablation == "no_input" and not self.capabilities.synchronous:
-            raise RefusalError(
-                "ablation='no_input' needs replicas that read for themselves.",
-                received=f"{self.backend}, whose workers read",
-            )
         if self.ablation == "no_reduction" and received:
             raise RefusalError(
                 "ablation='no_reduction' needs a run whose replicas reduce gradients in each step.",
