@@ -370,7 +370,8 @@ def _train(session: _Session, call: FitCall) -> Any:
         record.role, record.is_chief = backend.role, backend.is_chief
     session.trainings = number + 1
     session.reporter.begin(record, run_dir, number + 1)
-    backend.spec = record.spec
+    if record.spec.ablation != "unused":  # then another one trains
+        backend.spec = record.spec
     try:
         history = _trained(session, call, record, run_dir)
     except BaseException as error:
