@@ -22,7 +22,7 @@ LIMITS = {
     "ringside": 319,
     "ringside_core": 39,
     "tests": 336,
-    "trainers": 34,
+    "trainers": 33,
 }
 
 
