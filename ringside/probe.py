@@ -91,18 +91,18 @@ _OF_SKIPPED = (
 
 def _ended(path: str, end: SystemExit, probe: _Probe) -> RefusalError:
     """Of a script that ends itself before its fit."""
-    told = _told_by_argparse(end)
+    wrong = _wrong_flag(end)
     advice = "Its own flags stand behind --: my_script.py -- --its-flag 3."
     if probe.skipped:
         advice += f" {_OF_SKIPPED}"
     return RefusalError(
         "A script must reach ringside.fit.",
-        received=f"{path}, which ends with exit code {end.code}" + (f": {told}" if told else ""),
+        received=f"{path}, which ends with exit code {end.code}" + (f": {wrong}" if wrong else ""),
         advice=advice,
     )
 
 
-def _told_by_argparse(end: SystemExit) -> str:
+def _wrong_flag(end: SystemExit) -> str:
     """What is wrong with a script's own flags; empty: something else has ended it."""
     for frame, _ in traceback.walk_tb(end.__traceback__):
         if (frame.f_code.co_filename, frame.f_code.co_name) == (argparse.__file__, "exit"):

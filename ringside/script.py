@@ -298,9 +298,9 @@ def run_whole(
         if end.code not in (None, 0):
             raise RuntimeError(f"the script ended with exit code {end.code}") from None
     except (BlockingIOError, RuntimeError) as error:
-        if (told := _said(error)) is error:
+        if (sentence := _said(error)) is error:
             raise
-        raise told from None
+        raise sentence from None
     if trial is not None:
         raise program.no_fit(spec.workload, fits=trial.reached)
     if timed is not None:

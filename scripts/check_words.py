@@ -19,10 +19,10 @@ LIMITS = {
     "docs": 4,
     "examples": 5,
     "launch": 5,
-    "ringside": 319,
+    "ringside": 307,
     "ringside_core": 39,
-    "tests": 336,
-    "trainers": 33,
+    "tests": 286,
+    "trainers": 31,
 }
 
 

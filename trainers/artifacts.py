@@ -12,7 +12,6 @@ from trainers import checkpoint
 from trainers.callback_state import CallbackState
 from trainers.checkpoint import Position
 from trainers.driver import DivergedError, Listener, Training
-from trainers.totals import updates_per_batch
 
 
 def savers(
@@ -104,9 +103,7 @@ class Checkpoint(Listener):
 
     def can_save_after(self, done: int) -> bool:
         """Whether a checkpoint after this update would be one within an epoch."""
-        each = updates_per_batch(self.training.backend)  # all workers have had the same number
-        within = self.training.backend.capabilities.synchronous
-        return within and self._of_epoch(done) > 0 and self._of_epoch(done) % each == 0
+        return self.training.backend.capabilities.synchronous and self._of_epoch(done) > 0
 
     def save_after(self, done: int) -> None:
         """Save within an epoch, after `done` updates of this run; all processes must call it."""

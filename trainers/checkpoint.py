@@ -301,7 +301,7 @@ def _position(arrays: dict[str, NDArray[Any]]) -> Position:
         )
     totals = tuple(arrays[name] for name in sorted(arrays) if name.startswith("total_"))
     begun = BegunEpoch(_count(arrays["batches"]), str(arrays["feed"]), totals)
-    if begun.totals[-2].shape != (4,):
+    if begun.totals[-1].shape != (3,):
         raise ValueError("written within an epoch by an earlier version of Ringside")
     if begun.rows < 0:
         raise ValueError("a begun epoch that does not say what it was fed")

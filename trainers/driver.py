@@ -1,4 +1,4 @@
-"""One training, timed, recorded, and told to its listeners."""
+"""One training: timed, recorded, and followed by its listeners."""
 
 import copy
 import statistics

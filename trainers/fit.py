@@ -33,7 +33,7 @@ from trainers.reading import (
 from trainers.resume import check_goes_on, restored
 from trainers.step import Steps
 from trainers.sync_proof import ReplicasDifferError, SyncProof
-from trainers.totals import Totals, updates_per_batch
+from trainers.totals import Totals
 from trainers.workers import fit_by_workers
 
 
@@ -80,7 +80,7 @@ def train_call(
     begins = Position(call.first_epoch)
     position = restored(record, model, backend, run_dir) or begins
     again = begins_again(call.arguments)
-    workers = updates_per_batch(backend)
+    workers = 1 if backend.capabilities.synchronous else backend.num_readers
     before = 0 if position.begun is None else position.begun.batches
     held_out = call.arguments.get("validation_data")
     data = Reading(again, position.place, held_out, before, held=spec.ablation == "no_input")

@@ -17,7 +17,7 @@ def apply_rule(
     Args:
         optimizer: changed in place.
         spec: holds the rule and the global batch.
-        reference_batch: the batch that the rate was chosen for; None: nobody says.
+        reference_batch: the batch that the rate was chosen for; None: it is not said.
         steps_per_epoch: updates in an epoch, for the length of the warm-up; None: not known.
 
     Raises:

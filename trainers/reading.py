@@ -17,6 +17,7 @@ from tensorflow.python.framework.config import disable_op_determinism
 
 from ringside_core.keras import VERSION, tf
 from ringside_core.specs import RefusalError
+from ringside_core.workloads.workload import KERAS_BATCH
 
 _iterate = tf.data.Dataset.__iter__
 
@@ -209,7 +210,8 @@ def runs_python(x: Any) -> bool:
     """Whether data are read by Python: a generator, a Sequence, or functions in a data set."""
     if not isinstance(x, tf.data.Dataset):
         return not (hasattr(x, "shape") or isinstance(x, list | tuple | dict))
-    return any(op in _graph_of(x) for op in (b"PyFunc", b"GeneratorDataset"))
+    graph = _graph_of(x)
+    return any(op in graph for op in (b"PyFunc", b"GeneratorDataset"))
 
 
 def _graph_of(data: Any) -> bytes:
@@ -288,9 +290,6 @@ def batch_of(arguments: dict[str, Any]) -> int | None:
     if rows_of_arrays(arguments) is not None:
         return arguments.get("batch_size") or KERAS_BATCH
     return None
-
-
-KERAS_BATCH = 32  # of `Model.fit`, for arrays
 
 
 def read_the_same() -> None:

@@ -38,7 +38,7 @@ class Steps:
             applies them.
         each_step: what Keras' own training step returns is over all replicas at each step, as
             callbacks that look at batches need it; else it is so at the end of an epoch.
-        ledger: of the rows that are trained; None: none is kept.
+        ledger: of the rows that are trained.
         passes: in how many a replica runs its rows, one after the other, for one update.
         draws: of the random numbers: by row for certificates, counted where checkpoints hold the
             count; None: each replica draws its own as plain Keras does.
@@ -52,7 +52,6 @@ class Steps:
         self,
         backend: Backend,
         *,
-        ledger: bool = True,
         passes: int = 1,
         draws: int | None = None,
         reduces: bool = True,
@@ -61,7 +60,6 @@ class Steps:
 
         Args:
             backend: on whose replicas the steps run.
-            ledger: whether one is kept.
             passes: see the class.
             draws: seed of numbers by row; None: they are not.
             reduces: whether gradients are added over replicas; to see what that costs.
@@ -69,7 +67,7 @@ class Steps:
         read_the_same()
         self.backend, self.passes, self._reduces = backend, passes, reduces
         self.at_tape = self.each_step = self.tiled = False
-        self.ledger = RowLedger(backend) if ledger else None
+        self.ledger = RowLedger(backend)
         with backend.scope():
             counted = backend.spec.save == "all" and backend.capabilities.synchronous
             self.draws = Draws(draws) if counted or draws is not None else None
@@ -120,7 +118,7 @@ class Steps:
                 self.draws.begin_step()
             tiled, passes = self.tiled and size > 1, self.passes if training else 1
             r, of = (0, 1) if tiled else (number, size)
-            if training and self.ledger is not None:
+            if training:
                 own, rows, _ = cut(batch, r, of)
                 counted = 0 if tiled and number else rows
                 self.ledger.note(own, counted, r, of, batch if noted() else None)
@@ -218,8 +216,7 @@ class Steps:
             optimizers = [v for x in optimizers_of(model) for v in KERAS.variables_of(x)]
             used |= {id(v): v for v in (*map(KERAS.raw, model.variables), *optimizers)}
         kept = {id(v) for model in self._models for v in statistics(model)} & used.keys()
-        ledger = None if self.tiled or not kept else self.ledger
-        if ledger is not None and ledger.read()[0] and not ledger.least():
+        if kept and not self.tiled and self.ledger.read()[0] and not self.ledger.least():
             raise RefusalError(
                 "Every replica must have had a row, where layers keep moving statistics.",
                 received="a replica without rows in each batch",

@@ -20,7 +20,7 @@ class BegunEpoch:
     Attributes:
         batches: global batches done.
         feed: what must not change when the epoch goes on, as JSON.
-        totals: states of the model's metrics, and what `RowLedger.state` holds, over all replicas.
+        totals: states of the model's metrics over all replicas, and what `RowLedger.state` returns.
     """
 
     batches: int
@@ -30,12 +30,7 @@ class BegunEpoch:
     @property
     def rows(self) -> int:
         """Rows that were trained."""
-        return int(self.totals[-2][0])
-
-
-def updates_per_batch(backend: Backend) -> int:
-    """Updates from one global batch; an asynchronous run makes one for each reader."""
-    return 1 if backend.capabilities.synchronous else backend.num_readers
+        return int(self.totals[-1][0])
 
 
 class Totals:
@@ -49,7 +44,6 @@ class Totals:
             steps: of this process.
         """
         self._model, self._backend = model, steps.backend
-        assert steps.ledger is not None
         self.ledger = steps.ledger
         self.begun: BegunEpoch | None = None
         self._before: list[Any] = []
@@ -58,9 +52,8 @@ class Totals:
     def begin(self, begun: BegunEpoch | None) -> None:
         """Count from zero, or from where a resumed epoch was."""
         self.begun = begun
-        self._before = [] if begun is None else list(begun.totals[:-2])
-        kept = (0, 0, 1) if begun is None else (*begun.totals[-2][[0, 2]], begun.totals[-1])
-        self.ledger.begin(*map(int, kept))
+        self._before = [] if begun is None else list(begun.totals[:-1])
+        self.ledger.begin(*(() if begun is None else map(int, begun.totals[-1])))
 
     def note_rows(self, rows: int) -> None:
         """Workers tell how many rows they have trained, and not in which order."""
@@ -96,8 +89,8 @@ class Totals:
         """What a checkpoint keeps of this epoch. Every process must ask; nothing is changed."""
         states = [self._backend.summed(variable) for variable in self._variables()]
         rows, hashed, factor = self.ledger.state()
-        ledger = np.array([rows, 0, np.uint64(hashed).astype(np.int64), 1], np.int64)
-        return BegunEpoch(updates, feed, (*states, ledger, np.array(factor, np.int64)))
+        ledger = np.array([rows, np.uint64(hashed).astype(np.int64), factor], np.int64)
+        return BegunEpoch(updates, feed, (*states, ledger))
 
     def _variables(self) -> list[Any]:
         return [v for metric in self._model.metrics for v in metric.variables]

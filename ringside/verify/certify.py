@@ -406,8 +406,7 @@ class _Judge:
         jobs = []
         saved = runs.done[label].folder / CASES / UPDATES / "checkpoint.before.npz"
         if saved.exists():
-            drawn = runs.single(self._reference, UPDATES).meta["drawn"][0]
-            asked = runs.asked.replace(resume_from=str(saved.absolute()), drawn=drawn)
+            asked = runs.asked.replace(resume_from=str(saved.absolute()))
             jobs.append(runs.job(f"{label} resumed", spec, asked))
         if not self._subject.exact:
             pass

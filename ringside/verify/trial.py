@@ -198,8 +198,6 @@ class Trial:
         )
         record = RecordInProgress.begun(spec, task=self._record.task, rank=self._record.rank)
         session.backend.spec = spec
-        if case == UPDATES and self._request.resume_from:
-            session.steps.draws.rewind(self._request.drawn)
         in_turn = watch is not None and watch.each
         try:
             with _in_turn(session.backend) if in_turn else nullcontext():

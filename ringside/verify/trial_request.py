@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from pydantic import NonNegativeInt, PositiveInt
+from pydantic import PositiveInt
 
 from ringside_core.specs import Document
 
@@ -29,7 +29,6 @@ class TrialRequest(Document):
         states: trace of plain Keras in float64; each update begins from its state. Empty: from the
             update before it.
         resume_from: checkpoint from which the watched updates go on; empty: they begin.
-        drawn: numbers that were drawn by then.
         at_tape: gradients are added at the tape, whatever the author says.
 
     Schema history: 1 first version.
@@ -43,7 +42,6 @@ class TrialRequest(Document):
     moved: bool = False
     states: str = ""
     resume_from: str = ""
-    drawn: NonNegativeInt = 0
     at_tape: bool = False
 
 

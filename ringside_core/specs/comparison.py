@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
@@ -329,10 +329,6 @@ class Comparison(Document):
         """The run of an arm in a round: each round has its own seed, the same for all arms."""
         spec = self.shared.spec_of(arm, self.placement)
         return spec.replace(seed=(spec.seed + number) % (MAX_SEED + 1))
-
-
-def _objects(values: object) -> list[dict[str, Any]]:
-    return [one for one in values if isinstance(one, dict)] if isinstance(values, list) else []
 
 
 def _named(hosts: Iterable[Host]) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 from ringside_core.keras import tf
 from ringside_core.specs import RefusalError
 
-KERAS_BATCH = 32  # of arrays, where an author names none
+KERAS_BATCH = 32  # of `Model.fit`, for arrays
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Workload:
         found: dict[str, Any] = {"epochs": epochs, "callbacks": list(callbacks) or None}
         found["class_weight"] = self.class_weight
         found |= dict(zip(("x", "y", "sample_weight"), _parts(self.train), strict=False))
-        if not has_batches(self.train):
+        if not _has_batches(self.train):
             found["batch_size"] = self.reference_batch or KERAS_BATCH
         if self.validation is not None:
             parts = _parts(self.validation)
@@ -96,7 +96,7 @@ class Workload:
         return {name: value for name, value in found.items() if value is not None}
 
 
-def has_batches(data: Any) -> bool:
+def _has_batches(data: Any) -> bool:
     """Whether data are batches; else they are arrays."""
     return isinstance(data, tf.data.Dataset | tf.keras.utils.Sequence) or hasattr(data, "__next__")
 

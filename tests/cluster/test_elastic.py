@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.nightly, pytest.mark.timeout(6 * PART_LIMIT_S)]
 
 
 def test_a_run_shrinks_and_grows(lab: Lab, hostfile: Path, tmp_path: Path) -> None:
-    """At its end every row and every weight is as in a serial run that nobody disturbed."""
+    """At its end every row and every weight is as in a serial run without a fault."""
     whole, run_dir = tmp_path / "whole", tmp_path / "run"
     slow = tmp_path / "slow"
     run = [*RUN, "-w", f"file={slow}"]

@@ -29,8 +29,8 @@ def test_a_damaged_checkpoint_is_refused_or_read(
 ) -> None:
     """Bytes that are others, and whole archives in which a value is another or is missing."""
     file = tmp_path_factory.getbasetemp() / "checkpoint.npz"
-    ledger = np.array([6, 15, 7, 1], dtype=np.int64)
-    begun = BegunEpoch(batches=1, feed="{}", totals=(ledger, np.array([1.5])))
+    ledger = np.array([6, 15, 7], dtype=np.int64)
+    begun = BegunEpoch(batches=1, feed="{}", totals=(np.array([1.5]), ledger))
     write(file, {"weight_0000": np.arange(6.0)}, Position(1, begun))
     arrays: dict[str, Any] = read_arrays(file)
     name = data.draw(st.sampled_from(sorted(arrays)))
@@ -64,15 +64,15 @@ def test_a_checkpoint_of_objects_is_not_unpickled(tmp_path: Path) -> None:
 def test_a_file_that_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
     """Without its position; within an epoch, without what was trained: one message for all."""
     arrays = {"weight_0000": np.arange(6.0)}
-    ledger, scalar = np.array([6, 15, 7, 1]), np.zeros(())
+    ledger, scalar = np.array([6, 15, 7]), np.zeros(())
     np.savez(tmp_path / "no-position.npz", **arrays)
     np.savez(tmp_path / "odd-position.npz", **arrays, epochs_done=np.zeros(2))
     for name, feed, totals in (
-        ("no-json", "{", (ledger, scalar)),
-        ("no-dict", "[]", (ledger, scalar)),
+        ("no-json", "{", (scalar, ledger)),
+        ("no-dict", "[]", (scalar, ledger)),
         ("no-ledger", "{}", (scalar,)),
-        ("odd-ledger", "{}", (np.zeros(2), scalar)),
-        ("of-before", "{}", (np.zeros(3, np.int64), scalar)),
+        ("odd-ledger", "{}", (scalar, np.zeros(2))),
+        ("of-before", "{}", (np.zeros(4, np.int64), scalar)),
     ):
         write(tmp_path / f"{name}.npz", arrays, Position(0, BegunEpoch(1, feed, totals)))
     (tmp_path / "checkpoint.before.npz").unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""What a training's listeners are told, what its record says, and how it ends."""
+"""What a training's listeners hear, what its record says, and how it ends."""
 
 import dataclasses
 import time
@@ -17,28 +17,28 @@ from trainers.driver import Listener
 
 
 class Diary(Listener):
-    """Notes what it is told."""
+    """Notes what it hears."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[Any, ...]] = []
+        self.heard: list[tuple[Any, ...]] = []
 
     def on_start(self) -> None:
-        self.told.append(("start", self.training.updates))
+        self.heard.append(("start", self.training.updates))
 
     def on_epoch_begin(self, epoch: int) -> None:
-        self.told.append(("epoch begins", epoch))
+        self.heard.append(("epoch begins", epoch))
 
     def on_step(self, done: int) -> None:
-        self.told.append(("step", done))
+        self.heard.append(("step", done))
 
     def on_phase(self, name: str) -> None:
-        self.told.append(("phase", name))
+        self.heard.append(("phase", name))
 
     def on_epoch_end(self, epoch: int, record: EpochRecord) -> None:
-        self.told.append(("epoch ends", epoch, record.steps, record.train, record.validation))
+        self.heard.append(("epoch ends", epoch, record.steps, record.train, record.validation))
 
     def on_end(self) -> None:
-        self.told.append(("end",))
+        self.heard.append(("end",))
 
 
 def test_an_epoch_pays_for_what_comes_before_its_first_step(
@@ -61,7 +61,7 @@ def test_an_epoch_pays_for_what_comes_before_its_first_step(
 
 
 @pytest.mark.parametrize("resumed", [False, True])
-def test_listeners_are_told_of_all(
+def test_listeners_hear_of_all(
     resumed: bool, tmp_path: Path, records: list[RecordInProgress]
 ) -> None:
     """Two epochs from the start; or what is left of three, from within the first."""
@@ -78,13 +78,13 @@ def test_listeners_are_told_of_all(
     second = ["training", "saving", "evaluating", "saving"]
     if resumed:  # an update is left of the first epoch, and no checkpoint within it
         first = ["compiling", "evaluating", "saving"]
-    phases = [told[1] for told in diary.told if told[0] == "phase"]
+    phases = [each[1] for each in diary.heard if each[0] == "phase"]
     assert phases == [*first, *second, *(second if resumed else []), "saving"]
-    steps = [told[1] for told in diary.told if told[0] == "step"]
+    steps = [each[1] for each in diary.heard if each[0] == "step"]
     assert steps == list(range(1, updates + 1))
-    ends = [told[1:3] for told in diary.told if told[0] == "epoch ends"]
+    ends = [each[1:3] for each in diary.heard if each[0] == "epoch ends"]
     assert ends == ([(0, 1), (1, 4), (2, 4)] if resumed else [(0, 4), (1, 4)])
-    assert (diary.told[1], diary.told[-1]) == (("start", updates), ("end",))
+    assert (diary.heard[1], diary.heard[-1]) == (("start", updates), ("end",))
     assert 0 < records[-1].startup_cpu_s < cpu_seconds()  # type: ignore[operator]
     assert all(e.step_end_s[-1] <= e.train_s for e in records[-1].epochs)
 

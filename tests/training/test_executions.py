@@ -15,26 +15,26 @@ from tests.training.momentum import STEPS, Kept, train_serial
 from trainers.driver import Listener, Progress, seconds_per_execution
 
 
-def told_by(run_dir: Path, **changes: Any) -> tuple[Kept, list[tuple[int, int]]]:
-    """Train without a strategy; also what the launcher was told."""
-    told: list[tuple[int, int]] = []
-    progress = Progress(lambda done, total: told.append((done, total)))
+def heard_by(run_dir: Path, **changes: Any) -> tuple[Kept, list[tuple[int, int]]]:
+    """Train without a strategy; also what the launcher heard."""
+    heard: list[tuple[int, int]] = []
+    progress = Progress(lambda done, total: heard.append((done, total)))
     kept, _ = train_serial(run_dir, save="record", listeners=[progress], **changes)
-    return kept, told
+    return kept, heard
 
 
 @pytest.mark.parametrize(
-    ("at_once", "told"), [(1, [1, 2, 3, 4, 5, 6, 7, 8]), (3, [3, 4, 7, 8]), (100, [4, 8])]
+    ("at_once", "heard"), [(1, [1, 2, 3, 4, 5, 6, 7, 8]), (3, [3, 4, 7, 8]), (100, [4, 8])]
 )
-def test_updates_are_counted_not_calls(at_once: int, told: list[int], tmp_path: Path) -> None:
+def test_updates_are_counted_not_calls(at_once: int, heard: list[int], tmp_path: Path) -> None:
     """The last call of an epoch is cut to what is left of it."""
-    result, progress = told_by(tmp_path, steps_per_execution=at_once)
+    result, progress = heard_by(tmp_path, steps_per_execution=at_once)
 
-    assert progress[: len(told)] == [(done, 2 * STEPS) for done in told]
-    assert set(progress[len(told) :]) == {(2 * STEPS, 2 * STEPS)}  # the clock is measured
+    assert progress[: len(heard)] == [(done, 2 * STEPS) for done in heard]
+    assert set(progress[len(heard) :]) == {(2 * STEPS, 2 * STEPS)}  # the clock is measured
     for epoch in result.epochs:
         assert (epoch.steps, epoch.steps_per_time) == (STEPS, at_once)
-        assert len(epoch.step_end_s) == len(told) // 2
+        assert len(epoch.step_end_s) == len(heard) // 2
 
 
 def test_an_epoch_goes_on_with_other_calls_than_it_began(tmp_path: Path) -> None:

@@ -131,10 +131,10 @@ def test_one_training_goes_on_under_other_backends(
     """
     spec = spec_of(checkpoint_steps=2, epochs=3, authors_batch=GLOBAL_BATCH)
 
-    execution, told = attempts_of(tmp_path / "run", spec, arms, [{"signalled": 2}, {"dies": 7}, {}])
+    execution, made = attempts_of(tmp_path / "run", spec, arms, [{"signalled": 2}, {"dies": 7}, {}])
 
     assert execution.outcome.completed, f"{execution.outcome}\n" + "\n".join(execution.last_lines)
-    first, second, third = told.attempts
+    first, second, third = made.attempts
     assert (first.outcome.kind, first.outcome.exit_code) == ("preempted", 75), first.outcome
     # To the second update; then to the third of the second epoch, of which two were saved.
     assert (first.updates, first.lost) == (2, 0)
@@ -144,7 +144,7 @@ def test_one_training_goes_on_under_other_backends(
     assert (second.updates - second.lost, second.lost) in ((4, 0), (4, 1))
     assert (third.updates, third.lost) == (6, None)
     written = (tmp_path / "run" / "attempts.json").read_text()
-    assert Attempts.from_json(written, origin="attempts.json") == told
+    assert Attempts.from_json(written, origin="attempts.json") == made
     kept = [one.name for one in sorted((tmp_path / "run" / "attempts").iterdir())]
     assert kept == ["1", "2"]
     records = sorted((tmp_path / "run" / "attempts" / "1" / "records").glob("*.json"))

@@ -266,7 +266,7 @@ def test_a_workload_may_stand_in_the_place_of_its_function(file: Callable[[str],
 def test_a_model_function_must_return_a_model(
     file: Callable[[str], Path], body: str, words: str
 ) -> None:
-    """What it returned, or raised, is told where the program is tried."""
+    """What it returned, or raised, is said where the program is tried."""
     with pytest.raises(RefusalError, match=words):
         fit_of(f"{file(body)}:own")
 

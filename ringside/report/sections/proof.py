@@ -104,20 +104,20 @@ def _agreement(certificates: Sequence[Certificate]) -> str:
     exact = [one for one in certificates if one.kind == "exact"]
     worst = [largest(checks_of(one, "float64")) for one in exact]
     found = [one for one in worst if one is not None and one.value is not None]
-    told = []
+    said = []
     several = len({one.spec.arithmetic for one in certificates}) > 1
     serial = "the serial run" + (" of their own Keras and dtype policy" if several else "")
     if found and len(found) == len(exact):
         most = max(one.value or 0.0 for one in found)
         near = f"to {most:.1e} or better" if most else "to the last bit"
         verb = "agrees" if len(exact) == 1 else "agree"
-        told.append(f"{len(exact)} {verb} with {serial} {near} in float64")
+        said.append(f"{len(exact)} {verb} with {serial} {near} in float64")
     elif exact:
         verb = "is" if len(exact) == 1 else "are"
-        told.append(f"{len(exact)} {verb} equal to {serial} within rounding")
+        said.append(f"{len(exact)} {verb} equal to {serial} within rounding")
     if count := len(certificates) - len(exact):
-        told.append(f"{count}, asynchronous, where each update waits for the one before")
-    return "; ".join(told)
+        said.append(f"{count}, asynchronous, where each update waits for the one before")
+    return "; ".join(said)
 
 
 def _certificates_table(arms: Sequence[ArmRow]) -> Table:

@@ -139,7 +139,7 @@ HOST = LabHost(name="blue2", index=2, address="10.77.0.2", cores=0.25, affinity=
     ],
 )
 def test_release(shell: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The wait is limited, because whoever makes a lab keeps all others from making one."""
+    """The wait is limited, because a process that makes a lab keeps all others from making one."""
     monkeypatch.setattr(names, "LABS", tmp_path)
     monkeypatch.setattr(hosts_room, "START_S", 0.2 if "sleep" in shell else 30.0)
     (tmp_path / "blue").mkdir()

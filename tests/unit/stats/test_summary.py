@@ -263,7 +263,7 @@ OTHERS = ROWS.replace(hash="2" * 16)
     [
         ([("serial", [ROWS, OTHERS])], ["one run"]),
         ([("serial", [ROWS, OTHERS]), ("horovod", [ROWS, OTHERS])], ["yes", "yes"]),
-        # nobody knows which of two is right
+        # which of two is right is not known
         ([("serial", [ROWS, OTHERS]), ("horovod", [OTHERS, ROWS])], ["no", "no"]),
         (
             [("serial", [ROWS]), ("horovod", [OTHERS]), ("mirrored", [ROWS])],

@@ -255,7 +255,7 @@ def test_the_report_says_how_many_looks_there_were() -> None:
     """And what they cost; the verdicts have that level."""
     once, again = (looked_at(UNTIL, number) for number in (0, 2))
 
-    def told(comparison: Comparison) -> str:
+    def said(comparison: Comparison) -> str:
         section = noise_section(comparison, summarize(comparison))
         return next(
             text
@@ -264,10 +264,10 @@ def test_the_report_says_how_many_looks_there_were() -> None:
             if name == "Looks"
         )
 
-    assert told(again) == (
+    assert said(again) == (
         "3 looks, the earlier after 2 and 2 rounds: in each family of questions a word of this "
         "look is wrong in at most 0.25 % of such experiments; of all looks together, however many, "
         "in at most 5.0 %"
     )
-    assert told(once).startswith("1 look: ") and "4.0 %" in told(once)
+    assert said(once).startswith("1 look: ") and "4.0 %" in said(once)
     assert summarize(again).level == pytest.approx(0.0025)

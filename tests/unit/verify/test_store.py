@@ -240,11 +240,11 @@ def test_the_console_says_why_an_arm_is_certified_anew(
     monkeypatch.setenv("LD_PRELOAD", "")
     subject = Subject(certificate().arm, spec())
     monkeypatch.setattr(certify_arms, "certify", lambda group, **_: [certificate()])
-    told = io.StringIO()
+    printed = io.StringIO()
 
-    certify_arms.certify_arms(Console(file=told, width=120), [subject], tmp_path, reuse=True)
+    certify_arms.certify_arms(Console(file=printed, width=120), [subject], tmp_path, reuse=True)
 
-    assert "certified again: LD_PRELOAD is new since\n" in told.getvalue()
+    assert "certified again: LD_PRELOAD is new since\n" in printed.getvalue()
 
 
 def test_arms_of_two_keras_have_two_references(
