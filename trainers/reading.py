@@ -114,6 +114,10 @@ class Reading:
 
 
 _training: list[tuple[Reading, list[Any]]] = []
+# The newest iterator of a training is kept until the next one is made, and the last one for good.
+# To free it, TensorFlow waits for the present period of its autotuner (`Model::OptimizeLoop`). That
+# doubles from 10 ms to a minute while it lives, and `fit` would return so much later.
+_newest: list[Any] = []
 
 
 @contextmanager
@@ -156,7 +160,8 @@ def _iterated(data: Any) -> Any:
     try:
         place = _place_of(data)
         if place is not None:
-            return place.iterator(data)
+            _newest[:] = [place.iterator(data)]
+            return _newest[0]
         if _training:
             _training[-1][0].made += "v"
         return _iterate(data)

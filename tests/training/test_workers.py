@@ -94,7 +94,7 @@ def test_each_row_is_trained_once_in_an_epoch(
         ("sequence", "workers run no Python of the script"),
         ("generator", "workers run no Python of the script"),
         ("function", "workers run no Python of the script"),
-        ("placed", "Make the data outside of the scope"),
+        ("placed", "Make the data outside of ringside.scope()"),
         ("endless", "Give steps_per_epoch=…"),
         ("unknown", "Name it: steps_per_epoch=…"),
         ("short", "as many batches as all epochs together"),
