@@ -1,5 +1,6 @@
-"""Horovod's ranks under srun: rank 0 serves the rendezvous that horovodrun would serve.
+"""Horovod's ranks without horovodrun: rank 0 serves the rendezvous that it would serve.
 
+Ringside itself starts ranks on this machine (launch/launchers/ranks.py), and srun on several.
 srun numbers its tasks, but only MPI would tell them of each other, and Open MPI from PyPI does not
 support that (seen: "OMPI was not built with SLURM's PMI support"). So the ranks meet by Gloo, as
 under `horovodrun --gloo`. This file does what horovod/runner/gloo_run.py does there.
@@ -8,7 +9,7 @@ under `horovodrun --gloo`. This file does what horovod/runner/gloo_run.py does t
 import socket
 import threading
 import time
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping, Sequence
 
 import psutil
 from horovod.runner.common.util.hosts import SlotInfo
@@ -37,10 +38,8 @@ def meet(step: SlurmStep, env: MutableMapping[str, str]) -> RendezvousHTTPServer
     # On its own node a name may mean 127.0.1.1, where nobody else would find it.
     here = step.node == step.nodes[0]
     address = _own_address(step) if here else socket.gethostbyname(address)
-    server = _serve(step, address, port) if step.rank == 0 else None
-    if server is None:
-        _wait_for(address, port)
-    own = slots(step)[step.rank]
+    server = _serve_or_wait(step.rank, slots(step.tasks_per_node), address, port)
+    own = slots(step.tasks_per_node)[step.rank]
     env.update(
         {
             "HOROVOD_RANK": str(own.rank),
@@ -59,39 +58,52 @@ def meet(step: SlurmStep, env: MutableMapping[str, str]) -> RendezvousHTTPServer
     return server
 
 
-def slots(step: SlurmStep) -> tuple[SlotInfo, ...]:
+def meet_here(env: Mapping[str, str]) -> RendezvousHTTPServer | None:
+    """The same for a rank whose place and meeting were written into `env` when it was started."""
+    names = ("HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_GLOO_RENDEZVOUS_PORT")
+    rank, size, port = (int(env[name]) for name in names)
+    return _serve_or_wait(rank, slots((size,)), env["HOROVOD_GLOO_RENDEZVOUS_ADDR"], port)
+
+
+def slots(tasks_per_node: Sequence[int]) -> tuple[SlotInfo, ...]:
     """The place of every rank, as horovodrun would give it on the same number of hosts."""
-    found = []
-    for rank, node in enumerate(step.nodes):
-        local_rank = rank - sum(step.tasks_per_node[:node])
+    found: list[SlotInfo] = []
+    nodes = (node for node, tasks in enumerate(tasks_per_node) for _ in range(tasks))
+    for rank, node in enumerate(nodes):
+        local_rank = rank - sum(tasks_per_node[:node])
         # Tasks with the same local rank: one on each node that has enough tasks.
-        cross = [n for n, tasks in enumerate(step.tasks_per_node) if tasks > local_rank]
+        cross = [n for n, tasks in enumerate(tasks_per_node) if tasks > local_rank]
         found.append(
             SlotInfo(
                 hostname=f"node-{node}",  # only told apart, never resolved
                 rank=rank,
                 local_rank=local_rank,
                 cross_rank=cross.index(node),
-                size=step.size,
-                local_size=step.tasks_per_node[node],
+                size=sum(tasks_per_node),
+                local_size=tasks_per_node[node],
                 cross_size=len(cross),
             )
         )
     return tuple(found)
 
 
-def _serve(step: SlurmStep, address: str, port: int) -> RendezvousHTTPServer:
-    """Serve on the one interface by which the other nodes come: it asks nobody who he is."""
+def _serve_or_wait(
+    rank: int, places: Sequence[SlotInfo], address: str, port: int
+) -> RendezvousHTTPServer | None:
+    """Rank 0 serves on the one interface by which the others come: it asks for no password."""
+    if rank:
+        _wait_for(address, port)
+        return None
     try:
         server = RendezvousHTTPServer((address, port), RendezvousHandler, 0)
     except OSError as error:
         raise RefusalError(
             "The port at which Horovod's ranks meet must be free.",
             received=f"{port} ({error.strerror})",
-            advice="It follows from the numbers of job and step: start again.",
+            advice="Start again: another one is taken then.",
         ) from None
     server.daemon_threads = True
-    server.init(slots(step))
+    server.init(places)
     threading.Thread(target=server.serve_forever, daemon=True, name="meeting").start()
     return server
 

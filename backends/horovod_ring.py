@@ -17,6 +17,7 @@ from backends.ranks import Ranks
 from ringside_core.keras import KERAS, VERSION, legacy_named_keras, slots_of, tf
 from ringside_core.specs import BackendOptions, RefusalError
 from ringside_core.specs.options import HorovodOptions
+from ringside_core.specs.surroundings import MEETING
 
 
 class HorovodRing(Ranks):
@@ -67,6 +68,10 @@ class HorovodRing(Ranks):
             from backends.horovod_meeting import meet  # it needs Horovod
 
             self._meeting = meet(self.surroundings.step, env)
+        elif MEETING in env:
+            from backends.horovod_meeting import meet_here
+
+            self._meeting = meet_here(env)
         if launched_by == "mpirun":
             chosen = env.setdefault("HOROVOD_CONTROLLER", "mpi")
             env.setdefault("HOROVOD_CPU_OPERATIONS", "mpi")

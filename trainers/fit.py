@@ -74,7 +74,8 @@ def train_call(
         executions = 1  # a coordinator dispatches one step, and learns when it has ended
     backend.prepare_model(model)
     looks, learns = _agreed(call, backend)
-    steps.begin(model, at_tape=call.gradients == "tape", each_step=looks)
+    at_tape = call.gradients == "tape"
+    steps.begin(model, at_tape=at_tape, each_step=looks)
     with backend.scope():
         make_variables(call)
     begins = Position(call.first_epoch)
@@ -333,11 +334,15 @@ def _compiled_as(spec: RunSpec, model: Any) -> int:
     """Let the knobs of the run be those of the model; returns its updates in one execution."""
     if spec.jit_compile:
         setattr(model, "_jit_compile" if VERSION == 2 else "jit_compile", True)
-    if VERSION == 3:
-        model.steps_per_execution = max(spec.steps_per_execution, model.steps_per_execution)
-        return int(model.steps_per_execution)
-    executions = max(spec.steps_per_execution, int(model._steps_per_execution.numpy()))
-    model._steps_per_execution.assign(executions)
+    now = int(model.steps_per_execution if VERSION == 3 else model._steps_per_execution.numpy())
+    executions = max(spec.steps_per_execution, now)
+    if executions != now:
+        if VERSION == 3:
+            model.steps_per_execution = executions
+        else:
+            model._steps_per_execution.assign(executions)
+        # They were traced for another number.
+        model.train_function = model.test_function = model.predict_function = None
     return executions
 
 

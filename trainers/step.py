@@ -72,6 +72,7 @@ class Steps:
             counted = backend.spec.save == "all" and backend.capabilities.synchronous
             self.draws = Draws(draws) if counted or draws is not None else None
         self.used: dict[int, Any] = {}
+        self._traced_for: tuple[Any, ...] = ()
         self._models: list[Any] = []
         self._evaluating = False
         self.on_last_step: Callable[[], None] = lambda: None
@@ -83,10 +84,13 @@ class Steps:
         """A training of a model begins; see the attributes."""
         self.take(model)
         self.at_tape, self.each_step = at_tape, each_step
-        self.used.clear()
+        traced_for = (model, at_tape, each_step, self.tiled)
+        if model.train_function is None or traced_for != self._traced_for:
+            self._traced_for = traced_for
+            self.used.clear()
+            model.train_function = None
         with self.backend.scope():  # it may make a generator
             self._settle = KERAS.as_in_this_thread(lambda: None)
-        model.train_function = model.test_function = None  # they were traced for another training
 
     def on_rows(
         self,

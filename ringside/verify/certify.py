@@ -2,12 +2,14 @@
 
 The questions in their order, as docs/decisions/0004-what-a-certificate-proves.md says why:
 
-1. A batch in which each row stands once for each replica: all replicas hold the same rows, so every
-   program must equal plain Keras, also one that couples the rows of a batch.
-2. The author's batches, update by update, short ones among them. Unequal: what does rounding do to
-   plain Keras itself? Is it a sum over rows? Only what is no sum may be called coupled; it is held
-   against another stack, whose replicas take the same rows.
-3. Unwatched, as it is timed; resumed from a checkpoint; single updates in the precision of the run.
+1. The author's batches, update by update, short ones among them; then unwatched, as it is timed.
+2. Unequal: a batch in which each row stands once for each replica. All replicas hold the same rows,
+   so every program must equal plain Keras, also one that couples the rows of a batch. What does
+   rounding do to plain Keras itself? Is it a sum over rows? Only what is no sum may be called
+   coupled; it is held against another stack, whose replicas take the same rows.
+3. Resumed from a checkpoint; single updates in the precision of the run.
+
+Each answer decides what is asked next; what all arms ask is started together.
 
 Asynchronous workers have one right result where each update waits for the one before: plain Keras'
 own, which makes an update of each worker's rows. As they are timed, their updates and rows are
@@ -15,8 +17,10 @@ counted. The same code with one worker is certified like a synchronous arm.
 """
 
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -54,8 +58,10 @@ from ringside_core.text import file_name
 from ringside_core.users_errors import names_a_type
 
 Traces = Mapping[str, Trace]
+Jobs = Mapping[str, Callable[[Interrupts], None]]
 # Keras' gradients of a batch that stands twice or three times over are the same to this share.
 SAME = 1e-6
+_NARROW, _ROUNDED_TILED = "plain-narrow", "rounded-tiled"
 _NO_TRACE = Trace(meta={"error": "nothing was trained"})
 
 
@@ -79,8 +85,8 @@ class _Runs:
 
     def job(
         self, name: str, spec: RunSpec, request: TrialRequest, *, precision: str = ""
-    ) -> Callable[[Interrupts], None]:
-        """The start of one set of processes."""
+    ) -> "Jobs":
+        """The start of one set of processes, by its name."""
         spec = spec.replace(precision=precision or self.precision)
 
         def run(interrupts: Interrupts) -> None:
@@ -89,16 +95,20 @@ class _Runs:
             cases = (TILED, UPDATES, SHORT, SUMS)
             self.done[name] = watched(cases, spec, place, interrupts, self.start)
 
-        return run
+        return {name: run}
 
-    def plainly(self, name: str, precision: str = "", **asked: Any) -> Callable[..., None]:
+    def plainly(self, name: str, precision: str = "", **asked: Any) -> "Jobs":
         """A start of plain Keras."""
         request = self.asked.replace(plain=True, **asked)
         return self.job(name, self.spec, request, precision=precision)
 
-    def run(self, jobs: Sequence[Callable[[Interrupts], None]]) -> None:
+    def missing(self, jobs: "Jobs") -> "Jobs":
+        """Those that were not started yet."""
+        return {name: job for name, job in jobs.items() if name not in self.done}
+
+    def run(self, jobs: "Jobs") -> None:
         """Run these; two at once, or as many as there are processors."""
-        for _ in side_by_side(jobs):
+        for _ in side_by_side([*jobs.values()]):
             pass
 
     def of(self, name: str, case: str) -> Traces:
@@ -142,27 +152,38 @@ def certify(
     most = max(s.replicas for s in subjects)
     asked = TrialRequest(updates=steps, most_replicas=most)
     runs = _Runs(_serial(subjects[0].spec), folder, start, asked)
-    on_start("plain Keras")
     alone = [_one_worker(s) for s in subjects if not s.exact]
     arms = {s.arm.label: s for s in (*alone, *subjects)}
-    several = sorted({s.replicas for s in subjects if not s.exact})
+    workers = (1, *sorted({s.replicas for s in subjects if not s.exact}))
 
-    def trained() -> list[Callable[[Interrupts], None]]:
-        plain = [runs.plainly(_plain(w), workers=w) for w in (1, *several)]
-        return [*plain, *(runs.job(label, arm.spec, asked) for label, arm in arms.items())]
+    def trained() -> Jobs:
+        found = {k: v for w in workers for k, v in runs.plainly(_plain(w), workers=w).items()}
+        return found | {
+            k: v for n, s in arms.items() for k, v in runs.job(n, s.spec, asked).items()
+        }
 
-    narrow = [] if quickly else [runs.plainly("plain-narrow", runs.spec.precision)]
-    runs.run([*narrow, *trained()])
+    on_start("plain Keras and the arms")
+    first = trained()
+    if not quickly and runs.spec.precision != runs.precision:
+        narrow = runs.plainly(_NARROW, runs.spec.precision, whole_states=True)
+        first = {**narrow, **first}
+    runs.run(first)
     not_in_float64 = ""
-    if (error := runs.single("plain", TILED).error) and names_a_type(error):
+    if (error := runs.single("plain", UPDATES).error) and names_a_type(error):
         not_in_float64 = f"it cannot be trained in float64: {error.partition(': ')[2]}"
         runs.precision, runs.folder = runs.spec.precision, folder / "float32"
-        rounded = [runs.plainly(_rounded(w), moved=True, workers=w) for w in (1, *several)]
-        runs.run([*rounded, *trained()])
+        runs.done.clear()
+        rounded = [runs.plainly(_rounded(w), moved=True, workers=w) for w in workers]
+        runs.run(_all([*rounded, trained()]))
+    judges = [
+        _Judge(runs, subject, arms, steps, not_in_float64, quickly) for subject in arms.values()
+    ]
+    while jobs := runs.missing(_all(judge.asks() for judge in judges)):
+        on_start(", ".join(jobs))
+        runs.run(jobs)
     made: dict[str, Certificate] = {}
-    for label, subject in arms.items():
-        on_start(label)
-        found = _Judge(runs, subject, steps, not_in_float64, quickly).certificate()
+    for (label, subject), judge in zip(arms.items(), judges, strict=True):
+        found = judge.certificate()
         if not subject.exact and not found.obstacle:
             found = _with_one_worker(found, made[_alone(subject)])
         made[label] = found
@@ -173,6 +194,10 @@ def certify(
             for large in (TRACES, CASES):
                 shutil.rmtree(done.folder / large, ignore_errors=True)
     return tuple(made[s.arm.label] for s in subjects)
+
+
+def _all(several: Iterable[Jobs]) -> Jobs:
+    return dict(chain.from_iterable(jobs.items() for jobs in several))
 
 
 def _plain(workers: int) -> str:
@@ -217,26 +242,77 @@ class _Judge:
     """Holds one arm against plain Keras, or against another stack where rows are coupled."""
 
     def __init__(
-        self, runs: _Runs, subject: Subject, steps: int, not_in_float64: str, quickly: bool
+        self,
+        runs: _Runs,
+        subject: Subject,
+        arms: Mapping[str, Subject],
+        steps: int,
+        not_in_float64: str,
+        quickly: bool,
     ) -> None:
         self._runs, self._subject, self._steps, self._quickly = runs, subject, steps, quickly
         self._not_in_float64 = not_in_float64
         self._workers = 1 if subject.exact else subject.replicas
         self._label = subject.arm.label
         self._plain = self._reference = _plain(self._workers)
-        self._rounded: Trace | None = None
-        if not_in_float64:
-            self._rounded = runs.single(_rounded(self._workers), UPDATES)
+        self._several = subject.exact and subject.replicas > 1
+        self._again = f"{self._label} again"
+        self._tiled = f"{self._label} tiled"
+        self._tape = f"{self._label} at the tape"
+        self._peer_spec = peer = _peer(subject.spec)
+        label = f"{peer.backend} ×{subject.replicas}"
+        is_an_arm = label in arms and arms[label].spec == peer
+        self._peer = label if is_an_arm else f"peer {label}"
+        self._amplifies = False
         self._by_design: tuple[ByDesign, ...] = ()
+
+    def asks(self) -> Jobs:
+        """What its next questions start, some of which may have been started."""
+        runs, asked, spec = self._runs, self._runs.asked, self._subject.spec
+        if self._obstacle() or not all(check.passed for check in self._begun()):
+            return {}
+        self._reference = self._plain
+        check = self._parity("")
+        if not check.passed and check.worst is None:
+            return {}
+        jobs: dict[str, Callable[[Interrupts], None]] = {}
+        if not check.passed:
+            jobs |= self._rounded_reference()
+        why = self._several and not check.passed
+        if why:
+            jobs |= runs.plainly("sums", sums=True, tiled=True, watched=False)
+        if resumes := "" if self._quickly else self._saved():
+            jobs |= runs.job(self._again, spec, asked.replace(resume_from=resumes))
+        if why and not runs.missing(jobs) and self._why() is None:
+            jobs |= runs.job(self._tiled, spec, asked.replace(tiled=True, watched=False))
+            jobs |= runs.job(self._peer, self._peer_spec, asked)
+            if self._not_in_float64:
+                jobs |= runs.plainly(_ROUNDED_TILED, moved=True, tiled=True, watched=False)
+        if runs.missing(jobs) and not check.passed:
+            return jobs
+        if self._was_tiled and not self._once.passed:
+            return jobs
+        passed = self._updates.passed
+        if self._reference != self._plain:
+            if not runs.single("sums", SUMS).meta["at_once"]:
+                jobs |= runs.job(self._tape, spec, asked.replace(at_tape=True))
+            if not self._parity("").passed:
+                jobs |= self._rounded_reference()
+        if not (self._quickly or runs.missing(jobs) or self._resumed().passed):
+            jobs |= self._rounded_reference()
+        if self._subject.exact and not self._as_timed().passed:
+            jobs |= self._rounded_reference()
+        if passed and not self._quickly and self._not_single() == "":
+            jobs |= self._singles()
+        return jobs
 
     def certificate(self) -> Certificate:
         """What was found."""
         blank = blank_certificate(self._subject, self._steps, self._runs.start)
         blank = blank.replace(folder=str(self._runs.done[self._label].folder))
+        if obstacle := self._obstacle():
+            return blank.replace(obstacle=obstacle)
         plain = self._runs.single(self._plain, UPDATES)
-        for case in (TILED, UPDATES) if self._subject.exact else (UPDATES,):
-            if error := self._runs.single(self._plain, case).error:
-                return blank.replace(obstacle=f"plain Keras ends with {error}")
         checks = self._checks()
         return blank.replace(
             steps=max(1, plain.steps),
@@ -246,27 +322,46 @@ class _Judge:
             by_design=(*self._by_design, *self._draws(plain)),
             not_in_float64=self._not_in_float64,
             on_gpus=plain.meta["on_gpus"],
-            amplifies=self._rounded is not None and not self._not_in_float64,
+            amplifies=self._amplifies,
         )
 
+    def _obstacle(self) -> str:
+        """Why there is nothing to hold the arm against; empty: there is."""
+        error = self._runs.single(self._plain, UPDATES).error
+        return f"plain Keras ends with {error}" if error else ""
+
+    def _begun(self) -> list[Check]:
+        """Checks that all others need."""
+        fed = self._fed()
+        return [fed] if self._subject.exact or not fed.passed else [fed, self._counted()]
+
     def _checks(self) -> list[Check]:
-        checks = [self._fed()]
-        if self._subject.exact:
-            said = "with each row once for each replica, "
-            checks.append(self._parity(TILED, "each gradient once", said))
-        elif checks[0].passed:
-            checks.append(self._counted())
+        checks = self._begun()
         if not all(check.passed for check in checks):
             return checks
-        checks.append(updates := self._updates())
+        if self._was_tiled:
+            checks.append(once := self._once)
+            if not once.passed:
+                return checks
+        at_tape, updates = self._equal_at_tape(), self._updates
+        name = f"{self._runs.precision} parity"
+        checks.append(updates.replace(name=name, finding=f"{updates.finding}{at_tape}"))
         if not updates.passed:
             return checks
+        if self._reference != self._plain:
+            layer = ByDesign(
+                layer=f"The training step{at_tape}",
+                differs="what it computes from rows that replicas have parts of",
+                treated=f"held against {self._peer_spec.backend}, whose replicas take the same "
+                "rows",
+                split=True,
+            )
+            self._by_design = (layer,)
         found = [self._each_update()]
         if self._subject.exact:
             found.append(self._as_timed())
         if not self._quickly:
-            self._second_wave()
-            found += [self._resumed(), *self._single()]
+            found += [self._resumed(), self._single()]
         checks += [check for check in found if check is not None]
         if self._runs.single(self._plain, UPDATES).evaluation:
             evaluated = "as plain Keras evaluates, before, within and after the training"
@@ -295,7 +390,7 @@ class _Judge:
         """Whether the rows of each epoch were plain Keras' rows, in its order."""
         name = "training ledger"
         rows = 0
-        for case in (TILED, UPDATES, SHORT) if self._subject.exact else (UPDATES, SHORT):
+        for case in (UPDATES, SHORT):
             expected = self._ledgers(self._runs.single(self._plain, case))
             traces = self._runs.of(self._label, case)
             if obstacle := unfinished(traces, tasks=self._runs.done[self._label].tasks):
@@ -326,114 +421,136 @@ class _Judge:
         kept = self._subject.spec.capabilities.synchronous
         return [(n, hashed if kept else "") for n, hashed in found]
 
-    def _parity(self, case: str, name: str, said: str = "") -> Check:
-        runs, reference = self._runs, self._runs.single(self._reference, case)
-        arm, tasks = runs.of(self._label, case), runs.done[self._label].tasks
-        rounded = self._rounded if case == UPDATES else None
-        if self._not_in_float64 and case != UPDATES:
-            rounded = runs.single("rounded", case)
-        check = parity(arm, reference, precision=runs.precision, tasks=tasks, rounded=rounded)
-        return check.replace(name=name, finding=f"{said}{check.finding}")
+    @property
+    def _rounding(self) -> str:
+        """The reference once more, from weights that are moved to neighbouring numbers."""
+        plain = self._reference == self._plain
+        return _rounded(self._workers) if plain else f"{self._peer} rounded"
 
+    def _rounded_reference(self) -> Jobs:
+        """Its start; where nothing is trained in float64, plain Keras' own was one of the first."""
+        if self._reference == self._plain:
+            return self._runs.plainly(self._rounding, moved=True, workers=self._workers)
+        asked = self._runs.asked.replace(moved=True)
+        return self._runs.job(self._rounding, self._peer_spec, asked)
+
+    def _allowing(self, check: Callable[[Trace | None], Check], case: str) -> Check:
+        """A check; where it fails, once more with what rounding does, if that was looked at."""
+        rounded = self._runs.single(self._rounding, case) if self._may_round else None
+        if self._not_in_float64:
+            return check(rounded)
+        strict = check(None)
+        if strict.passed or strict.worst is None or rounded is None:
+            return strict
+        allowed = check(rounded)
+        self._amplifies = self._amplifies or allowed.passed
+        return allowed if allowed.passed else strict
+
+    @property
+    def _may_round(self) -> bool:
+        return self._rounding in self._runs.done
+
+    def _parity(self, said: str) -> Check:
+        """Of all updates, with the present reference."""
+        runs = self._runs
+        arm, reference = runs.of(self._label, UPDATES), runs.single(self._reference, UPDATES)
+        tasks = runs.done[self._label].tasks
+        found = self._allowing(
+            lambda rounded: parity(
+                arm, reference, precision=runs.precision, tasks=tasks, rounded=rounded
+            ),
+            UPDATES,
+        )
+        return found.replace(finding=f"{said}{found.finding}")
+
+    @property
+    def _was_tiled(self) -> bool:
+        return self._tiled in self._runs.done
+
+    @cached_property
+    def _once(self) -> Check:
+        """Where all replicas hold the same rows."""
+        runs, name = self._runs, "each gradient once"
+        rounded = runs.single(_ROUNDED_TILED, TILED) if self._not_in_float64 else None
+        found = parity(
+            runs.of(self._tiled, TILED),
+            runs.single("sums", TILED),
+            precision=runs.precision,
+            tasks=runs.done[self._tiled].tasks,
+            rounded=rounded,
+        )
+        said = f"with each row once for each replica, {found.finding}"
+        return found.replace(name=name, finding=said)
+
+    @property
     def _updates(self) -> Check:
-        name = f"{self._runs.precision} parity"
+        """Of all updates, once what it needs was started. It decides what the arm is held to."""
         said = "" if self._subject.exact else "where each update waits for the one before, "
-        check = self._parity(UPDATES, name, said)
-        if check.passed or check.worst is None:
+        self._reference = self._plain
+        check = self._parity(said)
+        if check.passed or check.worst is None or not self._several:
             return check
-        if self._rounded is None:
-            name_of = _rounded(self._workers)
-            again = self._runs.plainly(name_of, moved=True, workers=self._workers)
-            self._once(name_of, again)
-            self._rounded = self._runs.single(name_of, UPDATES)
-            if (judged := self._parity(UPDATES, name, said)).passed:
-                return judged
-            self._rounded = None
-        if self._subject.replicas == 1 or not self._subject.exact:
-            return check
-        self._once("sums", self._runs.plainly("sums", sums=True))
+        if (why := self._why()) is not None:
+            return check.replace(finding=why.replace("{}", check.finding))
+        self._reference, other = self._peer, self._peer_spec.backend
+        again = self._parity(
+            f"as data-parallel training defines it ({other}, with the same rows), "
+        )
+        if again.passed:
+            return again
+        said = f"unlike plain Keras: {check.finding}; unlike {other}: {again.finding}"
+        return again.replace(finding=said)
+
+    def _why(self) -> str | None:
+        """Why a step of several replicas differs from plain Keras; None: it couples rows."""
         seen = self._runs.single("sums", SUMS)
         if seen.error:
-            return check.replace(finding=f"{check.finding}; why is not known: {seen.error}")
+            return "{}; why is not known: " + seen.error
         if _is_sum(seen):
-            said = (
+            return (
                 "the training step applies a sum over the rows of a batch, of which replicas have "
-                f"parts: divide it by the number of rows, or use a mean. {check.finding}"
+                "parts: divide it by the number of rows, or use a mean. {}"
             )
-            return check.replace(finding=said)
         if _is_mean(seen):
             # It must equal plain Keras then, and another stack may err in the same way.
-            return check.replace(finding=f"it couples no rows, and differs: {check.finding}")
-        return self._coupled(check)
-
-    def _coupled(self, check: Check) -> Check:
-        """Held against another stack, whose replicas take the same rows."""
-        peer = _peer(self._subject.spec)
-        name = f"peer-{peer.backend}-{self._subject.replicas}"
-        self._once(name, self._runs.job(name, peer, self._runs.asked))
-        self._reference = name
-        again = self._parity(UPDATES, check.name)
-        at_tape = self._equal_at_tape()
-        if not again.passed:
-            said = f"unlike plain Keras: {check.finding}; unlike {peer.backend}: {again.finding}"
-            return again.replace(finding=f"{said}{at_tape}")
-        differs = "what it computes from rows that replicas have parts of"
-        treated = f"held against {peer.backend}, whose replicas take the same rows"
-        layer = ByDesign(
-            layer=f"The training step{at_tape}", differs=differs, treated=treated, split=True
-        )
-        self._by_design = (layer,)
-        said = f"as data-parallel training defines it ({peer.backend}, with the same rows)"
-        return again.replace(finding=f"{said}, {again.finding}{at_tape}")
+            return "it couples no rows, and differs: {}"
+        return None
 
     def _equal_at_tape(self) -> str:
         """Whether adding gradients where a tape gives them makes the program plain Keras'."""
-        name = f"tape-{self._label}"
-        asked = self._runs.asked.replace(at_tape=True)
-        self._once(name, self._runs.job(name, self._subject.spec, asked))
-        arm, plain = self._runs.of(name, UPDATES), self._runs.single(self._plain, UPDATES)
+        if self._tape not in self._runs.done:
+            return ""
+        arm, plain = self._runs.of(self._tape, UPDATES), self._runs.single(self._plain, UPDATES)
         if not parity(arm, plain, precision=self._runs.precision).passed:
             return ""
         return ' (with gradients="tape" in ringside.fit it equals plain Keras)'
 
-    def _once(self, name: str, job: Callable[[Interrupts], None]) -> None:
-        if name not in self._runs.done:
-            self._runs.run([job])
+    def _saved(self) -> str:
+        """The checkpoint within an epoch that the arm has written; empty: none."""
+        folder = self._runs.done[self._label].folder
+        saved = folder / CASES / UPDATES / "checkpoint.before.npz"
+        return str(saved.absolute()) if saved.exists() else ""
 
-    def _second_wave(self) -> None:
-        """What is asked of an arm that computes the same: started together."""
-        runs, label, spec = self._runs, self._label, self._subject.spec
-        jobs = []
-        saved = runs.done[label].folder / CASES / UPDATES / "checkpoint.before.npz"
-        if saved.exists():
-            asked = runs.asked.replace(resume_from=str(saved.absolute()))
-            jobs.append(runs.job(f"{label} resumed", spec, asked))
-        if not self._subject.exact:
-            pass
-        elif self._not_in_float64:
-            states = trace_file(runs.done[self._reference].folder, UPDATES, "rank-0")
-            asked = runs.asked.replace(states=str(states.absolute()))
-            if (name := self._rounded_alone) not in runs.done:
-                plain = self._reference == "plain"
-                again = asked.replace(plain=plain, moved=True)
-                jobs.append(runs.job(name, runs.spec if plain else _peer(spec), again))
-            jobs.append(runs.job(f"{label} narrow", spec, asked))
-        elif spec.precision != "float64":
-            states = trace_file(runs.done["plain-narrow"].folder, UPDATES, "rank-0")
-            asked = runs.asked.replace(states=str(states.absolute()))
-            narrow = {"precision": spec.precision}
-            if "narrow-rounded" not in runs.done:
-                jobs.append(
-                    runs.plainly("narrow-rounded", "float64", states=str(states.absolute()))
-                )
-            jobs.append(runs.job(f"{label} narrow", spec, asked, **narrow))
-        runs.run(jobs)
+    def _singles(self) -> Jobs:
+        """Starts of single updates: from the states of the reference, in the run's precision."""
+        runs, spec = self._runs, self._subject.spec
+        free = self._reference if self._not_in_float64 else _NARROW
+        states = trace_file(runs.done[free].folder, UPDATES, "rank-0")
+        asked = runs.asked.replace(states=str(states.absolute()))
+        if not self._not_in_float64:
+            jobs = runs.plainly(self._moved, "float64", states=asked.states)
+        elif self._reference == self._plain:
+            jobs = runs.plainly(self._moved, states=asked.states, moved=True)
+        else:
+            jobs = runs.job(self._moved, self._peer_spec, asked.replace(moved=True))
+        return {**jobs, **runs.job(self._narrow, spec, asked, precision=spec.precision)}
 
     def _each_update(self) -> Check | None:
         if self._runs.precision != "float64":
             return None
         arm = self._runs.of(self._label, UPDATES)
-        return each_update(arm, self._runs.single(self._reference, UPDATES), self._rounded)
+        rounded = self._runs.single(self._rounding, UPDATES) if self._amplifies else None
+        return each_update(arm, self._runs.single(self._reference, UPDATES), rounded)
 
     def _as_timed(self) -> Check:
         runs, reference = self._runs, self._runs.single(self._reference, SHORT)
@@ -444,20 +561,29 @@ class _Judge:
         updates = sum(reference.meta["updates"])
         found = [d for task, trace in arm.items() for d in ends(task, trace, reference, updates)]
         said = "unwatched, a short last batch where the data have one, largest deviation at the end"
-        rounded = runs.single("rounded", SHORT) if self._rounded is not None else None
-        return beyond_rounding(name, found, reference, rounded, runs.precision, said)
+        return self._allowing(
+            lambda rounded: beyond_rounding(name, found, reference, rounded, runs.precision, said),
+            SHORT,
+        )
 
     def _resumed(self) -> Check:
-        runs, name = self._runs, f"{self._label} resumed"
-        if name not in runs.done:
+        runs, name = self._runs, self._again
+        if not self._saved():
             finding = "not covered: no checkpoint was found to go on from"
             return Check(name="resumed", passed=True, covered=False, finding=finding)
         later = _from_first_update(runs.single(self._reference, UPDATES).since(1))
         arm = {task: _from_first_update(t) for task, t in runs.of(name, UPDATES).items()}
-        rounded = None if self._rounded is None else _from_first_update(self._rounded.since(1))
-        check = parity(
-            arm, later, precision=runs.precision, tasks=runs.done[name].tasks, rounded=rounded
-        )
+
+        def resumed(rounded: Trace | None) -> Check:
+            return parity(
+                arm,
+                later,
+                precision=runs.precision,
+                tasks=runs.done[name].tasks,
+                rounded=None if rounded is None else _from_first_update(rounded.since(1)),
+            )
+
+        check = self._allowing(resumed, UPDATES)
         ledgers = {tuple(self._ledgers(trace)) for trace in arm.values()}
         if check.passed and ledgers != {tuple(self._ledgers(later))}:
             said = "other rows than those that were due"
@@ -465,33 +591,42 @@ class _Judge:
         return check.replace(name="resumed", finding=f"after the restart, {check.finding}")
 
     @property
-    def _rounded_alone(self) -> str:
+    def _moved(self) -> str:
         """The reference of single updates once more, with other rounding."""
-        return "narrow-rounded" if self._reference == "plain" else f"{self._reference} rounded"
+        plain = self._reference == self._plain
+        return "narrow-rounded" if plain else f"{self._peer} narrow-rounded"
 
-    def _single(self) -> list[Check]:
-        runs, alone = self._runs, bool(self._not_in_float64)
+    @property
+    def _narrow(self) -> str:
+        """The arm's single updates."""
+        return f"{self._label} narrow"
+
+    def _not_single(self) -> str | None:
+        """Why single updates are not covered; empty: they are. None: they say nothing here."""
+        alone = bool(self._not_in_float64)
         if not self._subject.exact or (self._subject.spec.precision == "float64" and not alone):
-            return []
-        name, free = f"{self._label} narrow", self._reference if alone else "plain-narrow"
-        why = ""
-        if self._reference != "plain" and not alone:
-            why = "rows are coupled, and plain Keras in float32 has others"
-        elif runs.single(free, UPDATES).meta.get("every", 1) > 1:
-            why = "of a model of more than 500,000 weights not all are kept after each update"
+            return None
+        if self._reference != self._plain and not alone:
+            return "rows are coupled, and plain Keras in float32 has others"
+        if self._runs.single(self._reference, UPDATES).meta["every"] > 1:
+            return "of a model of more than 500,000 weights not all are kept after each update"
+        return ""
+
+    def _single(self) -> Check | None:
+        runs, alone = self._runs, bool(self._not_in_float64)
+        if (why := self._not_single()) is None:
+            return None
         if why:
             finding = f"not covered: {why}"
-            return [Check(name="narrow", passed=not alone, covered=False, finding=finding)]
-        return [
-            single_updates(
-                runs.of(name, UPDATES),
-                runs.single(free, UPDATES),
-                runs.single(self._rounded_alone, UPDATES),
-                precision="float32",
-                tasks=runs.done[name].tasks,
-                alone=alone,
-            )
-        ]
+            return Check(name="narrow", passed=not alone, covered=False, finding=finding)
+        return single_updates(
+            runs.of(self._narrow, UPDATES),
+            runs.single(self._reference if alone else _NARROW, UPDATES),
+            runs.single(self._moved, UPDATES),
+            precision="float32",
+            tasks=runs.done[self._narrow].tasks,
+            alone=alone,
+        )
 
     def _draws(self, plain: Trace) -> tuple[ByDesign, ...]:
         if not any(plain.meta.get("drawn", ())):

@@ -9,12 +9,14 @@ from typing import TypeVar
 
 from launch import LauncherName, Plan, Site, execute, make_plan
 from launch.interrupts import Interrupts
+from launch.launchers import Launcher
+from launch.launchers.ranks import Ranks, starts_ranks
 from ringside.verify.trace import Trace
 from ringside.verify.trial_request import trace_file
 from ringside_core.readings.machine import gpu_names
 from ringside_core.specs import THIS_MACHINE, Execution, Placement, RunSpec
 
-DEADLINE_S = 180.0
+DEADLINE_S = 600.0
 MOST_AT_ONCE = 4
 
 T = TypeVar("T")
@@ -43,12 +45,11 @@ class Start:
         Raises:
             RefusalError: a launcher that its backend cannot join.
         """
+        launcher: LauncherName | Launcher = self.launcher_of(spec)
+        if launcher == "auto" and self.placement == THIS_MACHINE and starts_ranks(spec):
+            launcher = Ranks()
         return make_plan(
-            spec,
-            run_dir=folder,
-            site=Site.here(),
-            placement=self.placement,
-            launcher=self.launcher_of(spec),
+            spec, run_dir=folder, site=Site.here(), placement=self.placement, launcher=launcher
         )
 
 

@@ -5,6 +5,7 @@ its optimizers hold after each update, and what Keras tells. Plain Keras does th
 that starts no backend.
 """
 
+import functools
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -62,6 +63,7 @@ class Trial:
         self._request, self._record, self._run_dir, self._fit = request, record, run_dir, fit
         self.reached = 0
         self._draws = Draws(record.spec.seed) if request.plain else None
+        self._ledger: Any = None
 
     @property
     def plain(self) -> bool:
@@ -84,21 +86,25 @@ class Trial:
         asked, batch = self._request, spec.global_batch
         if asked.at_tape:
             call = FitCall(call.model, call.arguments, "tape")
-        if asked.sums:
-            self._gradients(call)
-            raise ScriptIsOver
         if asked.moved and not asked.states:
             make_variables(call)
             move_to_neighbours(KERAS.trainable_of(call.model), np.random.default_rng(0))
-        whole = max(1, asked.updates // 2 - 1)
         several = asked.workers > 1 or not spec.has_one_result
-        if not several:  # a worker's rows are a batch of their own
-            self._watched(TILED, cut_call(call, whole=2, tail=0, epochs=1), session)
-        self._watched(UPDATES, cut_call(call, whole=whole, tail=1, epochs=2), session)
-        if not (asked.states or asked.resume_from):
-            short = min(asked.most_replicas + 1, batch)
-            first = whole if several else 1
-            self._watched(SHORT, cut_call(call, whole=first, tail=short, epochs=1), session)
+        whole = max(1, asked.updates // 2 - 1)
+        with self._plain_steps(call, session) if self.plain else nullcontext():
+            if asked.whole_states and stride_of(call.model) > 1:
+                raise ScriptIsOver
+            if asked.tiled:
+                two = cut_call(call, whole=2, tail=0, epochs=1)
+                self._watched(TILED, two.given(validation_data=None), session)
+            if asked.watched:
+                self._watched(UPDATES, cut_call(call, whole=whole, tail=1, epochs=2), session)
+            if asked.watched and not (asked.states or asked.resume_from):
+                short = min(asked.most_replicas + 1, batch)
+                first = whole if several else 1
+                self._watched(SHORT, cut_call(call, whole=first, tail=short, epochs=1), session)
+        if asked.sums:
+            self._gradients(call)
         raise ScriptIsOver
 
     def _watched(self, case: str, call: FitCall, session: Any) -> None:
@@ -110,11 +116,9 @@ class Trial:
             watch.states = Trace.read(Path(self._request.states))
             watch.moved = np.random.default_rng(0) if self._request.moved else None
         watch.each = updates or case == TILED
-        watch.predicts = case != TILED  # replicas predict their own rows
         try:
             if not self.plain:
                 session.steps.tiled = case == TILED
-                call.model.test_function = None  # it was traced for another case
             watch.before()
             self._train(case, call, session, watch)
             watch.after()
@@ -129,6 +133,31 @@ class Trial:
         if trace.error:
             raise ScriptIsOver
 
+    @contextmanager
+    def _plain_steps(self, call: FitCall, session: Any) -> Iterator[None]:
+        """Within this block plain Keras' steps draw for certificates, and note the rows they get.
+
+        All trainings within are traced once.
+        """
+        model, draws = call.model, self._draws
+        assert draws is not None
+        make_variables(call)
+        self._ledger = ledger = RowLedger(session.backend)
+        step = _as_workers(draws.step(model.train_step), self._request.workers)
+
+        def noting(batch: Any) -> Any:
+            flat = [t for t in tf.nest.flatten(batch) if t is not None]
+            ledger.note(batch, rows_of(flat)[0], 0, 1, None if model.jit_compile else batch)
+            return step(batch)
+
+        vars(model)["train_step"], model.train_function = noting, None
+        vars(model)["test_step"], model.test_function = draws.step(model.test_step), None
+        try:
+            yield
+        finally:
+            del vars(model)["train_step"], vars(model)["test_step"]
+            model.train_function = model.test_function = None
+
     def _gradients(self, call: FitCall) -> None:
         """What plain Keras applies for a batch in which each row stands once, twice or thrice."""
         make_variables(call)
@@ -136,60 +165,62 @@ class Trial:
         variables = KERAS.trainable_of(model)
         kept = [tf.Variable(tf.zeros_like(v)) for v in variables]
         places = {id(v): k for k, v in enumerate(variables)}
+        gave: list[tuple[Any, int]] = []  # by tapes
+        at_once: list[bool] = []
 
-        def note(apply: Any, gradients: Any, given: Any) -> Any:
+        def note(optimizer: Any, _: Any, gradients: Any, given: Any) -> Any:
             for gradient, variable in zip(gradients, given, strict=True):
                 if gradient is not None:
+                    at_once.append(_is_as_given(gradient, gave))
                     kept[places[id(KERAS.raw(variable))]].assign(tf.convert_to_tensor(gradient))
-            return apply([None if g is None else tf.zeros_like(g) for g in gradients])
+            return optimizer.iterations
 
         for optimizer in optimizers_of(model):
-            KERAS.on_apply(optimizer, note)
-        model.train_function = None
+            KERAS.on_apply(optimizer, partial(note, optimizer))
         try:
             batch, size = call.first_batch(), self._request.most_replicas
             flat = [t for t in tf.nest.flatten(batch) if t is not None]
             n = int(rows_of(flat)[0])
-            parts = {f"rows {r}": (*cut(batch, r, size)[:2], r, size, n) for r in range(size)}
             repeated = {
-                f"gradient {k}": (
-                    tf.nest.map_structure(partial(tf.repeat, repeats=k, axis=0), batch),
-                )
+                k: tf.nest.map_structure(partial(tf.repeat, repeats=k, axis=0), batch)
                 for k in (1, 2, 3)
             }
+            parts = {r: cut(batch, r, size)[:2] for r in range(size)}
+            # What rows draw depends on which they are, of how many; it is traced once for all.
+            place = [tf.Variable(0, trainable=False) for _ in range(4)]
             assert self._draws is not None
-            begun, step = self._draws.count(), model.train_step
-            for name, (rows, *part) in {**repeated, **parts}.items():
-                if part and not int(part[0]):
-                    continue
-                given = (part[1], part[2], part[0], n) if part else ()
-                vars(model)["train_step"] = self._drawn(step, given)
-                model.train_function = None
+            begun = self._draws.count()
+
+            def applied(of: Any, *numbers: int) -> NDArray[Any]:
+                assert self._draws is not None
                 self._draws.rewind(begun)
-                model.fit(tf.data.Dataset.from_tensors(rows), verbose=0)
-                found = np.concatenate([np.asarray(v).reshape(-1) for v in kept])
-                share = int(part[0]) / n if part else 1.0
-                trace.final[name] = found * share
+                for variable, number in zip(place, numbers, strict=True):
+                    variable.assign(number)
+                model.fit(_alone(of, n, call.arguments.get("x")), verbose=0)
+                return np.concatenate([np.asarray(v).reshape(-1) for v in kept])
+
+            def drawn(batch: Any, step: Any = model.train_step) -> Any:
+                with drawing(self._draws, *(v.read_value() for v in place)):
+                    return step(batch)
+
+            vars(model)["train_step"], model.train_function = drawn, None
+            with _noted(gave):
+                for k, of in repeated.items():
+                    trace.final[f"gradient {k}"] = applied(of, 0, 1, k * n, k * n)
+                trace.meta["at_once"] = len(at_once) == len(gave) > 0 and all(at_once)
+                for r, (of, own) in parts.items():
+                    if int(own):
+                        found = applied(of, r, size, int(own), n)
+                        trace.final[f"rows {r}"] = found * (int(own) / n)
         except Exception as error:
+            traceback.print_exc()
             trace.meta["error"] = of_users(error)
         trace.write(trace_file(self._run_dir, SUMS, self._record.task))
-
-    def _drawn(self, step: Any, part: tuple[Any, ...]) -> Any:
-        """The step with the numbers of the first batch, or of a part of its rows."""
-
-        def run(batch: Any) -> Any:
-            with drawing(self._draws, *part):
-                return step(batch)
-
-        return run
 
     def _train(self, case: str, call: FitCall, session: Any, watch: "Watch | None") -> Any:
         watching = [] if watch is None else [watch]
         if self.plain:
-            assert self._draws is not None
-            return _plainly(
-                call, watch, session.backend, self._draws, workers=self._request.workers
-            )
+            return self._plainly(call, session, watch)
         spec = self._record.spec.replace(
             save="all" if case == UPDATES and not self._request.resume_from else "record",
             epochs=call.last_epoch,
@@ -219,6 +250,23 @@ class Trial:
                 ]
         return history
 
+    def _plainly(self, call: FitCall, session: Any, watch: "Watch | None") -> Any:
+        """Keras' own `fit`."""
+        if watch is None:
+            with self._plain_steps(call, session):
+                return call.model.fit(**call.arguments)
+        ledger, ledgers = self._ledger, watch.ledgers
+
+        class Epochs(tf.keras.callbacks.Callback):
+            def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+                rows, found = ledger.read()
+                hashed = "" if call.model.jit_compile else f"{found:016x}"
+                ledgers.append((rows, hashed))
+                ledger.begin()
+
+        ledger.begin()
+        return call.model.fit(**call.given(callbacks=[Epochs(), watch]).arguments)
+
 
 def trial_of(record: RecordInProgress, run_dir: Path) -> Trial:
     """What the request in a run folder asks of this process."""
@@ -234,7 +282,6 @@ class Watch(tf.keras.callbacks.Callback):
 
     Attributes:
         each: after each update; else after the last one.
-        predicts: after the training.
         states: each update begins from the state of this trace before it; None: from its own.
         moved: draws by which weights of these states are moved; None: they are not.
         ledgers: (rows, their hash) of each epoch.
@@ -254,7 +301,7 @@ class Watch(tf.keras.callbacks.Callback):
         super().__init__()
         self._supports_tf_logs = True  # or Keras would copy the logs to the host in each step
         self._trace, self._call, self._backend = trace, call, backend
-        self.each = self.predicts = True
+        self.each = True
         self.states: Trace | None = None
         self.moved: np.random.Generator | None = None
         self.ledgers: list[tuple[int, str]] = []
@@ -289,7 +336,7 @@ class Watch(tf.keras.callbacks.Callback):
                 for n in names
             }
             setattr(trace, group, found)
-        trace.predictions = self._predicted() if self.predicts else {}
+        trace.predictions = self._predicted()
         trace.meta |= {
             "updates": self._updates,
             "ledgers": self.ledgers,
@@ -381,10 +428,9 @@ class Watch(tf.keras.callbacks.Callback):
         """Updates that each optimizer has made."""
         return [int(x.iterations.numpy()) for x in optimizers_of(self._call.model)]
 
-    @property
+    @functools.cached_property
     def _stride(self) -> int:
-        total = sum(int(np.prod(w.shape)) for w in KERAS.weights_of(self._call.model))
-        return max(1, -(-total // KEPT_ELEMENTS))
+        return stride_of(self._call.model)
 
     @property
     def _validated(self) -> int:
@@ -425,36 +471,6 @@ class Watch(tf.keras.callbacks.Callback):
         return {f"output {k}": storable(a) for k, a in enumerate(tf.nest.flatten(outputs))}
 
 
-def _plainly(
-    call: FitCall, watch: Watch | None, backend: Any, draws: Draws, *, workers: int
-) -> Any:
-    """Keras' own `fit`. Its step draws for certificates, and adds up a hash of the rows it gets."""
-    model = call.model
-    make_variables(call)
-    ledger, step = RowLedger(backend), _as_workers(draws.step(model.train_step), workers)
-
-    def noting(batch: Any) -> Any:
-        flat = [t for t in tf.nest.flatten(batch) if t is not None]
-        ledger.note(batch, rows_of(flat)[0], 0, 1, None if model.jit_compile else batch)
-        return step(batch)
-
-    class Epochs(tf.keras.callbacks.Callback):
-        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-            if watch is not None:
-                rows, found = ledger.read()
-                watch.ledgers.append((rows, "" if model.jit_compile else f"{found:016x}"))
-            ledger.begin()
-
-    watching = [Epochs()] if watch is None else [Epochs(), watch]
-    vars(model)["train_step"], model.train_function = noting, None
-    vars(model)["test_step"], model.test_function = draws.step(model.test_step), None
-    try:
-        return model.fit(**call.given(callbacks=watching).arguments)
-    finally:
-        del vars(model)["train_step"], vars(model)["test_step"]
-        model.train_function = model.test_function = None
-
-
 def _as_workers(step: Any, workers: int) -> Any:
     """One update for each worker, of its rows w::workers; without rows it makes none."""
 
@@ -488,6 +504,61 @@ def _in_turn(backend: Any) -> Iterator[None]:
         yield
     finally:
         coordinator.schedule = schedule
+
+
+def stride_of(model: Any) -> int:
+    """Every so many elements of a model's weights are kept after each update."""
+    total = sum(int(np.prod(w.shape)) for w in KERAS.weights_of(model))
+    return max(1, -(-total // KEPT_ELEMENTS))
+
+
+@contextmanager
+def _noted(gave: list[tuple[Any, int]]) -> Iterator[None]:
+    """Within this block what tapes give is noted, and by how many operations it is used then."""
+    upstream = tf.GradientTape.gradient
+
+    def gradient(*args: Any, **kwargs: Any) -> Any:
+        found = upstream(*args, **kwargs)
+        gave.extend((g, _uses(g)) for g in tf.nest.flatten(found) if g is not None)
+        return found
+
+    tf.GradientTape.gradient = gradient
+    try:
+        yield
+    finally:
+        tf.GradientTape.gradient = upstream
+
+
+def _is_as_given(gradient: Any, gave: list[tuple[Any, int]]) -> bool:
+    """Whether a gradient is what a tape gave, and nothing else was computed from it since."""
+    return any(gradient is given and _uses(given) == uses for given, uses in gave)
+
+
+def _uses(gradient: Any) -> int:
+    if tf.executing_eagerly():
+        return -1
+    tensor = gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
+    return len(tensor.consumers())
+
+
+def _alone(batch: Any, rows: int, data: Any) -> tf.data.Dataset:
+    """A data set of this batch, which may have any number of rows if those of the data may."""
+    static = isinstance(data, tf.data.Dataset) and any(
+        spec.shape.rank and spec.shape[0] is not None
+        for spec in tf.nest.flatten(data.element_spec)
+        if isinstance(spec, tf.TensorSpec)
+    )
+    alone = tf.data.Dataset.from_tensors(batch)
+    if static:
+        return alone
+
+    def of_any_size(spec: Any) -> Any:
+        if isinstance(spec, tf.TensorSpec) and spec.shape.rank:
+            return tf.TensorSpec([None, *spec.shape[1:]], spec.dtype)
+        return spec
+
+    signature = tf.nest.map_structure(of_any_size, alone.element_spec)
+    return tf.data.Dataset.from_generator(lambda: [batch], output_signature=signature)
 
 
 def storable(array: Any) -> NDArray[Any]:

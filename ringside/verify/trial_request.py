@@ -7,7 +7,8 @@ from pydantic import PositiveInt
 from ringside_core.specs import Document
 
 TRIAL, CASES, TRACES = "trial.json", "cases", "traces"
-# The trainings at a fit, in their order; each reads the data after the one before.
+# The trainings at a fit, in their order; each reads the data after the one before. They differ in
+# nothing that is traced, but for `tiled`.
 TILED, UPDATES, SHORT = "tiled", "updates", "short"
 SUMS = "sums"
 DEFAULT_UPDATES, FEWEST_UPDATES = 20, 4
@@ -19,11 +20,15 @@ class TrialRequest(Document):
     Attributes:
         updates: that are watched.
         most_replicas: of all arms that are compared; the short batch has one row more.
+        tiled: begin with a training in which each row stands once for each replica.
+        watched: the updates are trained, one by one.
+        whole_states: nothing is trained of a model whose weights are not all kept after each
+            update, since nothing could begin from them.
         plain: plain Keras trains, without a backend.
         workers: plain Keras makes so many updates of each batch, of rows w::workers, as
             asynchronous workers do in turn.
-        sums: nothing is trained; plain Keras' gradients of a batch in which each row stands once,
-            twice and three times, and of the rows that each of `most_replicas` would have.
+        sums: plain Keras' gradients of a batch in which each row stands once, twice and three
+            times, and of the rows that each of `most_replicas` would have.
         moved: begin with each weight moved to a neighbouring number, to see what rounding does;
             with states, each update.
         states: trace of plain Keras in float64; each update begins from its state. Empty: from the
@@ -36,6 +41,9 @@ class TrialRequest(Document):
 
     updates: PositiveInt = DEFAULT_UPDATES
     most_replicas: PositiveInt = 1
+    tiled: bool = False
+    watched: bool = True
+    whole_states: bool = False
     plain: bool = False
     workers: PositiveInt = 1
     sums: bool = False

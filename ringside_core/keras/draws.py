@@ -125,7 +125,7 @@ class _Drawing:
 
 @contextmanager
 def drawing(
-    draws: Draws | None, number: int = 0, size: int = 1, rows: Any = 1, n: Any = 1
+    draws: Draws | None, number: Any = 0, size: Any = 1, rows: Any = 1, n: Any = 1
 ) -> Iterator[None]:
     """Within this block of a thread, a replica's step draws its own numbers.
 
@@ -221,7 +221,7 @@ def _by_row(
     if dtype.is_floating and dtype != tf.float32:  # the same numbers in every precision
         narrow = _by_row(found, upstream, shape, *args, **{**kwargs, "dtype": tf.float32})
         return tf.cast(narrow, dtype)
-    if found.size == 1:
+    if isinstance(found.size, int) and found.size == 1:
         return upstream(shape, *args, **kwargs)
     shape = tf.convert_to_tensor(shape)
     static = tensor_util.constant_value_as_shape(shape)

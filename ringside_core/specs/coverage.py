@@ -32,7 +32,7 @@ _EXACT = (
     ),
     _Part("as timed", "the run as it is timed, unwatched, in {wide}", "a run that is not watched"),
     _Part("training ledger", "which rows are trained, in which order", "which rows are trained"),
-    _Part("gradient once", "that each gradient counts once", "how often a gradient counts"),
+    _Part("gradient once", "that each gradient counts once"),
     *_COMMON,
 )
 _IN_TURN = (

@@ -20,6 +20,8 @@ OPEN_MPI = (
     "OMPI_COMM_WORLD_LOCAL_RANK",
     "OMPI_COMM_WORLD_LOCAL_SIZE",
 )
+# Set where Ringside starts Horovod's ranks itself: rank 0 serves what horovodrun would serve.
+MEETING = "RINGSIDE_MEETING"
 SERVED = "horovodrun, Open MPI's mpirun, srun or a TF_CONFIG"
 # Launchers that are not served: their names for rank and size (empty: they name none), and a
 # variable that must be there too. The first row that fits names the launcher, so those that set

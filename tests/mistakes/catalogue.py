@@ -168,19 +168,19 @@ def _restored(change: Callable[[list[Any], int], list[Any]]) -> None:
 # The reducer
 
 
-@mistake(ONCE)
+@mistake(ONCE, program="batch_norm")
 def gradients_twice(backend: Any) -> None:
     """Each gradient counts twice."""
     _gradients(backend, lambda g: _times(g, 2))
 
 
-@mistake(ONCE, "central_storage", "multi_worker_mirrored")
+@mistake(PARITY, "central_storage", "multi_worker_mirrored")
 def gradients_averaged(backend: Any) -> None:
     """The shares add up to 1, and the sum is divided by the replicas besides."""
     _gradients(backend, lambda g: _times(g, 1 / backend.num_replicas))
 
 
-@mistake(ONCE, program="keras3.py:momentum", keras=3)
+@mistake(PARITY, program="keras3.py:momentum", keras=3)
 def gradients_averaged_in_keras_3(backend: Any) -> None:
     """The same in Keras 3."""
     gradients_averaged(backend)
@@ -202,7 +202,7 @@ def last_gradient_not_added(backend: Any) -> None:
     _replace(backend, "sum_gradients", most)
 
 
-@mistake(ONCE)
+@mistake(PARITY)
 def last_replica_left_out(backend: Any) -> None:
     """The last replica's gradients do not count."""
     _gradients(backend, lambda g: _times(g, 0 if _is_last(backend) else 1))
@@ -244,7 +244,7 @@ def clipped_before_added(backend: Any) -> None:
     _replace(backend, "sum_gradients", clipped)
 
 
-@mistake(ONCE, program="embedding")
+@mistake(PARITY, program="embedding")
 def rows_of_a_table_halved(backend: Any) -> None:
     """Sparse gradients are divided by the number of replicas once more."""
     from ringside_core.keras import tf
@@ -258,7 +258,7 @@ def gradients_twice_as_timed(backend: Any) -> None:
     _gradients(backend, lambda g: _times(g, 2 if _is_unwatched(backend) else 1))
 
 
-@mistake(ONCE, program="momentum", gradient_accumulation_steps=2)
+@mistake(PARITY, program="momentum", gradient_accumulation_steps=2)
 def first_pass_lost(backend: Any) -> None:
     """Of the passes of an update, the gradients of the last alone are applied."""
     from ringside_core.keras import legacy_hooks
@@ -298,7 +298,7 @@ def row_that_stands_in_counted(backend: Any) -> None:
 # The optimizer
 
 
-@mistake(ONCE, "mirrored", "horovod", "multi_worker_mirrored")
+@mistake(PARITY, "mirrored", "horovod", "multi_worker_mirrored")
 def rate_times_replicas(backend: Any) -> None:
     """The learning rate is multiplied by the number of replicas."""
 
@@ -310,7 +310,7 @@ def rate_times_replicas(backend: Any) -> None:
 
 
 @mistake(
-    ONCE,
+    PARITY,
     "mirrored",
     program="momentum",
     global_batch=16,
@@ -326,7 +326,7 @@ def warm_up_times_replicas(backend: Any) -> None:
     _replace(script, "apply_rule", longer)
 
 
-@mistake(ONCE, "multi_worker_mirrored", program="weight_decay")
+@mistake(PARITY, "multi_worker_mirrored", program="weight_decay")
 def weight_decayed_twice(backend: Any) -> None:
     """Weight decay is twice what was asked for."""
 
@@ -336,7 +336,7 @@ def weight_decayed_twice(backend: Any) -> None:
     _model(change)
 
 
-@mistake(ONCE, "horovod", program="weight_decay")
+@mistake(PARITY, "horovod", program="weight_decay")
 def exclusions_from_decay_lost(backend: Any) -> None:
     """The optimizer forgets what is left out of weight decay."""
 
@@ -346,7 +346,7 @@ def exclusions_from_decay_lost(backend: Any) -> None:
     _model(change)
 
 
-@mistake(ONCE, "mirrored")
+@mistake(PARITY, "mirrored")
 def updates_counted_twice(backend: Any) -> None:
     """The optimizer counts two updates where it makes one."""
 
@@ -402,7 +402,7 @@ def row_read_twice(backend: Any) -> None:
     _cut(doubled)
 
 
-@mistake(ONCE)
+@mistake(PARITY)
 def row_trained_twice(backend: Any) -> None:
     """The last replica trains its first row twice, and its last one not at all."""
     from ringside_core.keras import tf
@@ -415,7 +415,7 @@ def row_trained_twice(backend: Any) -> None:
     _rows(doubled)
 
 
-@mistake(ONCE, daily="mirrored")
+@mistake(PARITY, daily="mirrored")
 def labels_of_other_rows(backend: Any) -> None:
     """On the last replica each row has the label of its neighbour."""
     from ringside_core.keras import tf
@@ -429,7 +429,7 @@ def labels_of_other_rows(backend: Any) -> None:
     _rows(shifted)
 
 
-@mistake(ONCE, program="weighted_rows")
+@mistake(PARITY, program="weighted_rows")
 def weights_of_rows_lost(backend: Any) -> None:
     """All rows count the same, whatever their weights."""
     _rows(lambda batch, training: batch[:2] if training else batch)
@@ -513,7 +513,7 @@ def short_batch_filled_up(backend: Any) -> None:
 # Evaluation and history
 
 
-@mistake(ONCE, daily="horovod")
+@mistake(PARITY, daily="horovod")
 def evaluation_over_a_part(backend: Any) -> None:
     """The last replica evaluates one of its rows less."""
     from ringside_core.keras import tf
@@ -526,7 +526,7 @@ def evaluation_over_a_part(backend: Any) -> None:
     _rows(fewer)
 
 
-@mistake(ONCE)
+@mistake(PARITY)
 def evaluated_as_in_training(backend: Any) -> None:
     """Evaluations call the model as in training."""
     from trainers.step import Steps
@@ -541,7 +541,7 @@ def evaluated_as_in_training(backend: Any) -> None:
     _method(Steps, "take", taken)
 
 
-@mistake(ONCE, "horovod")
+@mistake(PARITY, "horovod")
 def own_metrics(backend: Any) -> None:
     """The metrics of an evaluation are those of one replica."""
     _replace(backend, "with_summed", lambda add, variables, read: read())
@@ -579,7 +579,7 @@ def own_initial_weights(backend: Any) -> None:
     _model(change)
 
 
-@mistake(ONCE, "mirrored", "one_device:1", daily="one_device:1")
+@mistake(PARITY, "mirrored", "one_device:1", daily="one_device:1")
 def initial_weights_in_half_precision(backend: Any) -> None:
     """The initial weights pass through float16 on their way to the device."""
     _model(lambda model: model.set_weights([_half(w) for w in model.get_weights()]))
@@ -607,7 +607,7 @@ def batch_norm_not_synchronised(backend: Any) -> None:
     _model(change)
 
 
-@mistake(ONCE)
+@mistake(PARITY)
 def other_dropout(backend: Any) -> None:
     """A replica's masks are not those of its rows."""
     from ringside_core.keras.draws import Draws
