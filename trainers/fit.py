@@ -74,8 +74,7 @@ def train_call(
         executions = 1  # a coordinator dispatches one step, and learns when it has ended
     backend.prepare_model(model)
     looks, learns = _agreed(call, backend)
-    at_tape = call.gradients == "tape"
-    steps.begin(model, at_tape=at_tape, each_step=looks)
+    steps.begin(model, at_tape=call.gradients == "tape", each_step=looks)
     with backend.scope():
         make_variables(call)
     begins = Position(call.first_epoch)

@@ -263,6 +263,8 @@ class Steps:
         if _TAKEN in held:
             return
         held[_TAKEN] = True
+        # They may have been traced for the author's own steps.
+        model.train_function = model.test_function = model.predict_function = None
         if self.draws is not None:
             held[DRAWN] = self.draws.drawn
         if not self.backend.capabilities.synchronous:  # a worker's rows are a batch of their own

@@ -4,6 +4,7 @@ Each gets what `horovodrun --gloo` would give it, and rank 0 serves the meeting 
 would serve (backends/horovod_meeting.py).
 """
 
+import importlib.util
 from pathlib import Path
 
 from launch.launchers.horovodrun import GLOO_TIMEOUT_S
@@ -58,5 +59,7 @@ class Ranks:
 
 
 def starts_ranks(spec: RunSpec) -> bool:
-    """Whether `Ranks` can start a run on this machine."""
-    return spec.capabilities.family == "horovod" and spec.options.horovod_controller != "mpi"
+    """Whether `Ranks` can start a run on this machine; horovodrun says why Horovod is missing."""
+    if spec.capabilities.family != "horovod" or spec.options.horovod_controller == "mpi":
+        return False
+    return importlib.util.find_spec("horovod") is not None

@@ -120,8 +120,9 @@ class _Runs:
         return {done.tasks[0]: Trace(meta={"error": f"an end as {done.execution.outcome}"})}
 
     def single(self, name: str, case: str) -> Trace:
-        """Trace of a run of one process."""
-        return next(iter(self.of(name, case).values()), _NO_TRACE)
+        """Trace of a run's first process; without one, or without the run, an error."""
+        found = self.of(name, case) if name in self.done else {}
+        return next(iter(found.values()), _NO_TRACE)
 
 
 def certify(
@@ -281,13 +282,15 @@ class _Judge:
         why = self._several and not check.passed
         if why:
             jobs |= runs.plainly("sums", sums=True, tiled=True, watched=False)
-        if resumes := "" if self._quickly else self._saved():
-            jobs |= runs.job(self._again, spec, asked.replace(resume_from=resumes))
-        if why and not runs.missing(jobs) and self._why() is None:
+        coupled = why and not runs.missing(jobs) and self._why() is None
+        if coupled:
             jobs |= runs.job(self._tiled, spec, asked.replace(tiled=True, watched=False))
             jobs |= runs.job(self._peer, self._peer_spec, asked)
             if self._not_in_float64:
                 jobs |= runs.plainly(_ROUNDED_TILED, moved=True, tiled=True, watched=False)
+        resumes = "" if self._quickly else self._saved()
+        if resumes and (check.passed or coupled):
+            jobs |= runs.job(self._again, spec, asked.replace(resume_from=resumes))
         if runs.missing(jobs) and not check.passed:
             return jobs
         if self._was_tiled and not self._once.passed:
@@ -298,11 +301,16 @@ class _Judge:
                 jobs |= runs.job(self._tape, spec, asked.replace(at_tape=True))
             if not self._parity("").passed:
                 jobs |= self._rounded_reference()
-        if not (self._quickly or runs.missing(jobs) or self._resumed().passed):
+        if not passed:
+            return jobs
+        later = [self._each_update()]
+        if self._subject.exact:
+            later.append(self._as_timed())
+        if self._again in runs.done:
+            later.append(self._resumed())
+        if not all(check is None or check.passed for check in later):
             jobs |= self._rounded_reference()
-        if self._subject.exact and not self._as_timed().passed:
-            jobs |= self._rounded_reference()
-        if passed and not self._quickly and self._not_single() == "":
+        if not self._quickly and self._not_single() == "":
             jobs |= self._singles()
         return jobs
 
@@ -436,7 +444,8 @@ class _Judge:
 
     def _allowing(self, check: Callable[[Trace | None], Check], case: str) -> Check:
         """A check; where it fails, once more with what rounding does, if that was looked at."""
-        rounded = self._runs.single(self._rounding, case) if self._may_round else None
+        found = self._runs.single(self._rounding, case)
+        rounded = None if found.error else found
         if self._not_in_float64:
             return check(rounded)
         strict = check(None)
@@ -445,10 +454,6 @@ class _Judge:
         allowed = check(rounded)
         self._amplifies = self._amplifies or allowed.passed
         return allowed if allowed.passed else strict
-
-    @property
-    def _may_round(self) -> bool:
-        return self._rounding in self._runs.done
 
     def _parity(self, said: str) -> Check:
         """Of all updates, with the present reference."""
@@ -480,6 +485,10 @@ class _Judge:
             rounded=rounded,
         )
         said = f"with each row once for each replica, {found.finding}"
+        expected = self._ledgers(runs.single("sums", TILED))
+        if any(self._ledgers(trace) != expected for trace in runs.of(self._tiled, TILED).values()):
+            said = "other rows than plain Keras trains"
+            return found.replace(name=name, passed=False, finding=said)
         return found.replace(name=name, finding=said)
 
     @property
@@ -493,6 +502,9 @@ class _Judge:
         if (why := self._why()) is not None:
             return check.replace(finding=why.replace("{}", check.finding))
         self._reference, other = self._peer, self._peer_spec.backend
+        if error := self._runs.single(self._peer, UPDATES).error:
+            said = f"it couples rows, and {other}, which it is held against, ends with {error}"
+            return check.replace(finding=f"{said}; unlike plain Keras: {check.finding}")
         again = self._parity(
             f"as data-parallel training defines it ({other}, with the same rows), "
         )
@@ -504,8 +516,8 @@ class _Judge:
     def _why(self) -> str | None:
         """Why a step of several replicas differs from plain Keras; None: it couples rows."""
         seen = self._runs.single("sums", SUMS)
-        if seen.error:
-            return "{}; why is not known: " + seen.error
+        if error := self._runs.single("sums", TILED).error or seen.error:
+            return "{}; why is not known: " + error
         if _is_sum(seen):
             return (
                 "the training step applies a sum over the rows of a batch, of which replicas have "
@@ -549,14 +561,14 @@ class _Judge:
         if self._runs.precision != "float64":
             return None
         arm = self._runs.of(self._label, UPDATES)
-        rounded = self._runs.single(self._rounding, UPDATES) if self._amplifies else None
-        return each_update(arm, self._runs.single(self._reference, UPDATES), rounded)
+        reference = self._runs.single(self._reference, UPDATES)
+        return self._allowing(lambda rounded: each_update(arm, reference, rounded), UPDATES)
 
     def _as_timed(self) -> Check:
         runs, reference = self._runs, self._runs.single(self._reference, SHORT)
         name, tolerance = "as timed", TOLERANCE[runs.precision]
         arm, tasks = runs.of(self._label, SHORT), runs.done[self._label].tasks
-        if obstacle := unfinished(arm, tasks=tasks):
+        if obstacle := unfinished(arm, tasks=tasks) or reference.error:
             return Check(name=name, passed=False, finding=obstacle, tolerance=tolerance)
         updates = sum(reference.meta["updates"])
         found = [d for task, trace in arm.items() for d in ends(task, trace, reference, updates)]

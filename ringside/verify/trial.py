@@ -64,6 +64,7 @@ class Trial:
         self.reached = 0
         self._draws = Draws(record.spec.seed) if request.plain else None
         self._ledger: Any = None
+        self._authors: dict[int, Any] = {}  # training steps of models of plain Keras
 
     @property
     def plain(self) -> bool:
@@ -87,22 +88,24 @@ class Trial:
         if asked.at_tape:
             call = FitCall(call.model, call.arguments, "tape")
         if asked.moved and not asked.states:
-            make_variables(call)
+            with session.backend.scope():
+                make_variables(call)
             move_to_neighbours(KERAS.trainable_of(call.model), np.random.default_rng(0))
         several = asked.workers > 1 or not spec.has_one_result
         whole = max(1, asked.updates // 2 - 1)
-        with self._plain_steps(call, session) if self.plain else nullcontext():
-            if asked.whole_states and stride_of(call.model) > 1:
+        if asked.whole_states:
+            make_variables(call)
+            if stride_of(call.model) > 1:
                 raise ScriptIsOver
-            if asked.tiled:
-                two = cut_call(call, whole=2, tail=0, epochs=1)
-                self._watched(TILED, two.given(validation_data=None), session)
-            if asked.watched:
-                self._watched(UPDATES, cut_call(call, whole=whole, tail=1, epochs=2), session)
-            if asked.watched and not (asked.states or asked.resume_from):
-                short = min(asked.most_replicas + 1, batch)
-                first = whole if several else 1
-                self._watched(SHORT, cut_call(call, whole=first, tail=short, epochs=1), session)
+        if asked.tiled:
+            two = cut_call(call, whole=2, tail=0, epochs=1)
+            self._watched(TILED, two.given(validation_data=None), session)
+        if asked.watched:
+            self._watched(UPDATES, cut_call(call, whole=whole, tail=1, epochs=2), session)
+        if asked.watched and not (asked.states or asked.resume_from):
+            short = min(asked.most_replicas + 1, batch)
+            first = whole if several else 1
+            self._watched(SHORT, cut_call(call, whole=first, tail=short, epochs=1), session)
         if asked.sums:
             self._gradients(call)
         raise ScriptIsOver
@@ -117,7 +120,9 @@ class Trial:
             watch.moved = np.random.default_rng(0) if self._request.moved else None
         watch.each = updates or case == TILED
         try:
-            if not self.plain:
+            if self.plain:
+                self._take(call, session)
+            else:
                 session.steps.tiled = case == TILED
             watch.before()
             self._train(case, call, session, watch)
@@ -133,17 +138,19 @@ class Trial:
         if trace.error:
             raise ScriptIsOver
 
-    @contextmanager
-    def _plain_steps(self, call: FitCall, session: Any) -> Iterator[None]:
-        """Within this block plain Keras' steps draw for certificates, and note the rows they get.
+    def _take(self, call: FitCall, session: Any) -> None:
+        """Let plain Keras' steps of a model draw for certificates, and note the rows they get.
 
-        All trainings within are traced once.
+        As long as this process lives: several trainings of a model are traced once.
         """
         model, draws = call.model, self._draws
-        assert draws is not None
         make_variables(call)
-        self._ledger = ledger = RowLedger(session.backend)
-        step = _as_workers(draws.step(model.train_step), self._request.workers)
+        if id(model) in self._authors:
+            return
+        assert draws is not None
+        self._authors[id(model)] = author = model.train_step
+        ledger = self._ledger = self._ledger or RowLedger(session.backend)
+        step = _as_workers(draws.step(author), self._request.workers)
 
         def noting(batch: Any) -> Any:
             flat = [t for t in tf.nest.flatten(batch) if t is not None]
@@ -152,11 +159,6 @@ class Trial:
 
         vars(model)["train_step"], model.train_function = noting, None
         vars(model)["test_step"], model.test_function = draws.step(model.test_step), None
-        try:
-            yield
-        finally:
-            del vars(model)["train_step"], vars(model)["test_step"]
-            model.train_function = model.test_function = None
 
     def _gradients(self, call: FitCall) -> None:
         """What plain Keras applies for a batch in which each row stands once, twice or thrice."""
@@ -186,21 +188,29 @@ class Trial:
                 for k in (1, 2, 3)
             }
             parts = {r: cut(batch, r, size)[:2] for r in range(size)}
-            # What rows draw depends on which they are, of how many; it is traced once for all.
-            place = [tf.Variable(0, trainable=False) for _ in range(4)]
+            # What rows draw depends on which they are, of how many. It is traced once for all, but
+            # where the size of a batch is a constant.
+            x = call.arguments.get("x")
+            fixed = model.jit_compile or _has_fixed_size(x)
+            place: list[Any] = [tf.Variable(0, trainable=False) for _ in range(4)]
             assert self._draws is not None
             begun = self._draws.count()
 
             def applied(of: Any, *numbers: int) -> NDArray[Any]:
                 assert self._draws is not None
                 self._draws.rewind(begun)
-                for variable, number in zip(place, numbers, strict=True):
-                    variable.assign(number)
-                model.fit(_alone(of, n, call.arguments.get("x")), verbose=0)
+                if fixed:
+                    place[:], model.train_function = numbers, None
+                else:
+                    for variable, number in zip(place, numbers, strict=True):
+                        variable.assign(number)
+                model.fit(_alone(of, fixed=fixed), verbose=0)
                 return np.concatenate([np.asarray(v).reshape(-1) for v in kept])
 
-            def drawn(batch: Any, step: Any = model.train_step) -> Any:
-                with drawing(self._draws, *(v.read_value() for v in place)):
+            step = self._authors[id(model)]
+
+            def drawn(batch: Any) -> Any:
+                with drawing(self._draws, *(v if fixed else v.read_value() for v in place)):
                     return step(batch)
 
             vars(model)["train_step"], model.train_function = drawn, None
@@ -253,8 +263,8 @@ class Trial:
     def _plainly(self, call: FitCall, session: Any, watch: "Watch | None") -> Any:
         """Keras' own `fit`."""
         if watch is None:
-            with self._plain_steps(call, session):
-                return call.model.fit(**call.arguments)
+            self._take(call, session)
+            return call.model.fit(**call.arguments)
         ledger, ledgers = self._ledger, watch.ledgers
 
         class Epochs(tf.keras.callbacks.Callback):
@@ -541,15 +551,19 @@ def _uses(gradient: Any) -> int:
     return len(tensor.consumers())
 
 
-def _alone(batch: Any, rows: int, data: Any) -> tf.data.Dataset:
-    """A data set of this batch, which may have any number of rows if those of the data may."""
-    static = isinstance(data, tf.data.Dataset) and any(
+def _has_fixed_size(data: Any) -> bool:
+    """Whether each batch of a data set has the same number of rows, as its form says."""
+    return isinstance(data, tf.data.Dataset) and any(
         spec.shape.rank and spec.shape[0] is not None
         for spec in tf.nest.flatten(data.element_spec)
         if isinstance(spec, tf.TensorSpec)
     )
+
+
+def _alone(batch: Any, *, fixed: bool) -> tf.data.Dataset:
+    """A data set of this batch; if it has no fixed size, its form says any number of rows."""
     alone = tf.data.Dataset.from_tensors(batch)
-    if static:
+    if fixed:
         return alone
 
     def of_any_size(spec: Any) -> Any:
@@ -558,7 +572,8 @@ def _alone(batch: Any, rows: int, data: Any) -> tf.data.Dataset:
         return spec
 
     signature = tf.nest.map_structure(of_any_size, alone.element_spec)
-    return tf.data.Dataset.from_generator(lambda: [batch], output_signature=signature)
+    of_any = tf.data.Dataset.from_generator(lambda: [batch], output_signature=signature)
+    return of_any.apply(tf.data.experimental.assert_cardinality(1))
 
 
 def storable(array: Any) -> NDArray[Any]:

@@ -276,6 +276,14 @@ class RunSpec(TrainingSpec, Document):
                 received=f"steps_per_execution={at_once}, {in_turn} workers",
                 advice="Use steps_per_execution=1, or one worker.",
             )
+        several = self.topology.num_replicas > 1 and self.capabilities.family == "tf.distribute"
+        if at_once > 1 and self.keras == 3 and several:
+            raise RefusalError(
+                "Keras 3 makes one update in each execution under a strategy of several replicas: "
+                "its own fit fails there with more.",
+                received=f"steps_per_execution={at_once}, {self.backend}",
+                advice="Use steps_per_execution=1.",
+            )
         if every is not None and every % at_once:
             raise RefusalError(
                 "checkpoint_steps must be a multiple of steps_per_execution.",

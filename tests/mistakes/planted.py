@@ -10,9 +10,15 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[0] = str(ROOT)
 
+from ringside_core.specs import RunSpec  # noqa: E402
+from ringside_core.specs.keras_version import use_version  # noqa: E402
+
 
 def _plant(name: str) -> None:
-    """Let the mistake be planted when the backend has started; until then TensorFlow must wait."""
+    """Let the mistake be planted when the backend has started, in the Keras of the run."""
+    spec = Path(sys.argv[sys.argv.index("--spec") + 1])
+    use_version(RunSpec.from_json(spec.read_text("utf-8"), origin=str(spec)).keras)
+
     from tests.mistakes.catalogue import MISTAKES, note_cases
     from trainers import process
 

@@ -40,7 +40,7 @@ def arm_of(workload: str, backend: str, name: str = CLEAN, **changes: Any) -> Su
     backend, _, replicas = backend.partition(":")
     options = GLOO if backend == "horovod" else None
     # With executions of two steps, the training that is not watched is traced by itself.
-    executed = 1 if backend in WORKERS else 2
+    executed = 1 if backend in WORKERS or "keras" in changes else 2
     how = {"global_batch": 8, "epochs": 2, "steps_per_execution": executed, **changes}
     given = {"workload": workload, **how}
     found = subject(backend, int(replicas or 2), options, **given)

@@ -44,6 +44,8 @@ def test_several_asynchronous_workers_make_one_update_at_a_time() -> None:
         spec("parameter_server", 2, steps_per_execution=5)
     assert spec("parameter_server", 1, steps_per_execution=5).steps_per_execution == 5
     assert spec("horovod", 2, steps_per_execution=5).steps_per_execution == 5
+    with pytest.raises(RefusalError, match="Keras 3 makes one update in each execution"):
+        spec("mirrored", 2, steps_per_execution=5, keras=3)
 
 
 def test_independent_replicas_train_no_model() -> None:
