@@ -24,7 +24,6 @@ from trainers.fit_call import FitCall, no_batch
 from trainers.preemption import Preemption
 from trainers.reading import (
     Reading,
-    arrays_in,
     begins_again,
     reading,
     rows_of_arrays,
@@ -387,7 +386,7 @@ def make_variables(call: FitCall) -> None:
     if not (unbuilt or others or has_own_step(model)):
         KERAS.build_optimizer(first, KERAS.trainable_of(model))
         return
-    form, error = _form_of(call.arguments), ""
+    form, error = _form_of(call), ""
     if form is not None:
         _check_without_horovod(model, form)
         step = partial(model.distribute_strategy.run, model.train_step)
@@ -426,17 +425,15 @@ def _check_without_horovod(model: Any, form: Any) -> None:
         return
 
 
-def _form_of(arguments: dict[str, Any]) -> Any:
+def _form_of(call: FitCall) -> Any:
     """The form of a batch, with any number of rows; None: not known before one is read."""
-    x = arguments.get("x")
+    x = call.arguments.get("x")
     if isinstance(x, tf.data.Dataset):
         return x.element_spec
     if isinstance(x, tf.keras.utils.Sequence):
         batch = x[0]  # as Keras itself looks at it
-    elif rows_of_arrays(arguments) is not None:
-        given = tuple(arrays_in(arguments).values())
-        alone = len(given) == 1 and not isinstance(x, tuple | list)
-        batch = tf.nest.map_structure(lambda a: a[:1], given[0] if alone else given)  # as Keras
+    elif rows_of_arrays(call.arguments) is not None:
+        batch = tf.nest.map_structure(lambda a: a[:1], call.arrays)
     else:
         return None
 

@@ -86,7 +86,14 @@ class FitCall:
             rows = tf.convert_to_tensor(array[: self.global_batch])
             return tf.cast(rows, tf.keras.backend.floatx()) if rows.dtype.is_floating else rows
 
-        return tf.nest.map_structure(first, tuple(arrays_in(self.arguments).values()))
+        return tf.nest.map_structure(first, self.arrays)
+
+    @property
+    def arrays(self) -> Any:
+        """Of a training from arrays: they, as Keras hands them to a step; a single one alone."""
+        given = tuple(arrays_in(self.arguments).values())
+        alone = len(given) == 1 and not isinstance(self.arguments.get("x"), tuple | list)
+        return given[0] if alone else given
 
     def no_history(self) -> Any:
         """Keras' History of a training that is not made here: each number is NaN."""

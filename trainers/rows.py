@@ -4,6 +4,8 @@ Replica r of R gets rows r, r + R, r + 2R … of each batch: what `.shard(R, r)`
 `.batch(B / R)` would give it. A short last batch needs no special case.
 """
 
+import functools
+import operator
 from collections.abc import Iterator
 from typing import Any
 
@@ -107,7 +109,7 @@ def block(batch: Any, r: int, size: int) -> tuple[Any, Any]:
 def row_hash(batch: Any, r: int = 0, size: int = 1) -> Any:
     """A hash of the rows of a batch in their order, int64.
 
-    It is a sum over rows, of the row's fingerprint × an odd fingerprint of its place in the global
+    It is a sum over rows, of what a row holds × an odd fingerprint of its place in the global
     batch: the hashes of all replicas' rows add up to that of the whole batch.
 
     Args:
@@ -116,27 +118,39 @@ def row_hash(batch: Any, r: int = 0, size: int = 1) -> Any:
         size: see r.
     """
     total = tf.zeros([], tf.int64)
+    held: list[Any] = []  # by the rows of each dense part
     parts = [t for t in tf.nest.flatten(batch) if t is not None and not _is_single(t)]
     _, beside = rows_of(parts)
     for k, t in enumerate(parts):
         if _is_beside(t, beside):
+            continue
+        if isinstance(t, tf.Tensor):
+            held.append(_fingerprints(t) * _form(k, t))
             continue
         for level, (values, row, inner) in enumerate(_entries(t)):
             columns = [row * size + r, tf.zeros_like(row) + (64 * k + level)]
             shape = tf.zeros_like(row)[:, None] + tf.shape(values, tf.int64)[None, 1:]
             place = tf.concat([tf.stack(columns, 1), inner, shape], 1)
             total += tf.reduce_sum(_fingerprints(values) * (_fingerprints(place) | 1))
+    if held:
+        rows = functools.reduce(operator.add, held)
+        places = tf.range(tf.size(rows, tf.int64)) * size + r
+        total += tf.reduce_sum(rows * (_fingerprints(places) | 1))
     return total
+
+
+def _form(k: int, t: Any) -> Any:
+    """An odd number of part k and the form of its rows; a constant where that is static."""
+    of = [[k, *t.shape[1:]]] if t.shape.rank is not None else [[None]]
+    if None in of[0]:
+        of = tf.concat([[[k]], tf.shape(t, tf.int64)[None, 1:]], 1)
+    return _fingerprints(tf.convert_to_tensor(of, tf.int64))[0] | 1
 
 
 def _entries(t: Any) -> Iterator[tuple[Any, Any, Any]]:
     """(values [m, …], the row of each [m], where it is in its row [m, …]) of a part, by levels."""
     if isinstance(t, tf.SparseTensor):
         yield t.values, t.indices[:, 0], t.indices[:, 1:]
-        return
-    if not isinstance(t, tf.RaggedTensor):
-        row = tf.range(tf.shape(t)[0], dtype=tf.int64)
-        yield t, row, row[:, None][:, :0]
         return
     rows, row, inner = t.nrows(tf.int32), tf.cast(t.value_rowids(), tf.int64), t.values
     while True:
@@ -152,7 +166,7 @@ def _entries(t: Any) -> Iterator[tuple[Any, Any, Any]]:
 
 def _fingerprints(rows: Any) -> Any:
     rows = tf.cast(rows, tf.uint8) if rows.dtype == tf.bool else rows
-    flat = tf.reshape(rows, [tf.shape(rows)[0], -1])
+    flat = tf.reshape(rows, [_number_of(rows), -1])
     if flat.dtype == tf.string:
         flat = tf.strings.reduce_join(flat, axis=1, separator="\0")
     return tf.bitcast(tf.raw_ops.Fingerprint(data=flat, method="farmhash64"), tf.int64)

@@ -669,7 +669,7 @@ def _is_sum(trace: Trace) -> bool:
         return False
     if np.max(np.abs(grown - again), initial=0.0) <= SAME * size:
         return True
-    # Rows that stand twice draw other numbers the second time.
+    # A sum that couples rows, such as a contrastive loss of each, does not grow evenly.
     norms = [float(np.linalg.norm(g)) for g in (once, twice, thrice)]
     return norms[1] > 1.5 * norms[0] and norms[2] > 2.2 * norms[0]
 

@@ -188,11 +188,11 @@ class Trial:
                 for k in (1, 2, 3)
             }
             parts = {r: cut(batch, r, size)[:2] for r in range(size)}
-            # What rows draw depends on which they are, of how many. It is traced once for all, but
-            # where the size of a batch is a constant.
+            # What rows draw depends on which they are, of how many, and how often each stands
+            # there. It is traced once for all, but where the size of a batch is a constant.
             x = call.arguments.get("x")
             fixed = model.jit_compile or _has_fixed_size(x)
-            place: list[Any] = [tf.Variable(0, trainable=False) for _ in range(4)]
+            place: list[Any] = [tf.Variable(0, trainable=False) for _ in range(5)]
             assert self._draws is not None
             begun = self._draws.count()
 
@@ -216,11 +216,11 @@ class Trial:
             vars(model)["train_step"], model.train_function = drawn, None
             with _noted(gave):
                 for k, of in repeated.items():
-                    trace.final[f"gradient {k}"] = applied(of, 0, 1, k * n, k * n)
+                    trace.final[f"gradient {k}"] = applied(of, 0, 1, k * n, n, k)
                 trace.meta["at_once"] = len(at_once) == len(gave) > 0 and all(at_once)
                 for r, (of, own) in parts.items():
                     if int(own):
-                        found = applied(of, r, size, int(own), n)
+                        found = applied(of, r, size, int(own), n, 1)
                         trace.final[f"rows {r}"] = found * (int(own) / n)
         except Exception as error:
             traceback.print_exc()

@@ -111,6 +111,7 @@ class _Drawing:
     size: int
     rows: Any
     n: Any
+    times: Any
     eager: bool
 
     def next(self) -> Any:
@@ -125,7 +126,12 @@ class _Drawing:
 
 @contextmanager
 def drawing(
-    draws: Draws | None, number: Any = 0, size: Any = 1, rows: Any = 1, n: Any = 1
+    draws: Draws | None,
+    number: Any = 0,
+    size: Any = 1,
+    rows: Any = 1,
+    n: Any = 1,
+    times: Any = 1,
 ) -> Iterator[None]:
     """Within this block of a thread, a replica's step draws its own numbers.
 
@@ -135,9 +141,10 @@ def drawing(
         size: replicas in all.
         rows: of the global batch that are this replica's, number::size; 0: it runs on the last.
         n: rows of the global batch.
+        times: how often each of these stands in the batch; all draw the same.
     """
     before = getattr(_here, "drawing", None)
-    _here.drawing = _Drawing(draws, number, size, rows, n, tf.executing_eagerly())
+    _here.drawing = _Drawing(draws, number, size, rows, n, times, tf.executing_eagerly())
     try:
         yield
     finally:
@@ -221,7 +228,7 @@ def _by_row(
     if dtype.is_floating and dtype != tf.float32:  # the same numbers in every precision
         narrow = _by_row(found, upstream, shape, *args, **{**kwargs, "dtype": tf.float32})
         return tf.cast(narrow, dtype)
-    if isinstance(found.size, int) and found.size == 1:
+    if isinstance(found.size, int) and found.size == found.times == 1:
         return upstream(shape, *args, **kwargs)
     shape = tf.convert_to_tensor(shape)
     static = tensor_util.constant_value_as_shape(shape)
@@ -233,7 +240,10 @@ def _by_row(
     own = tf.equal(shape[0], rows)
     drawn = upstream(tf.concat([[tf.where(own, n, shape[0])], shape[1:]], 0), *args, **kwargs)
     first = tf.where(own, tf.minimum(tf.cast(found.number, n.dtype), n - 1), 0)
-    return tf.ensure_shape(drawn[first :: tf.where(own, tf.cast(found.size, n.dtype), 1)], static)
+    drawn = drawn[first :: tf.where(own, tf.cast(found.size, n.dtype), 1)]
+    if not (isinstance(found.times, int) and found.times == 1):
+        drawn = tf.repeat(drawn, tf.where(own, tf.cast(found.times, n.dtype), 1), axis=0)
+    return tf.ensure_shape(drawn, static)
 
 
 def _refused(found: _Drawing, upstream: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -116,6 +116,9 @@ def test_an_arm_without_a_mistake_is_certified(program: str, tmp_path: Path) -> 
         ("coupled.py", "passed: The training step"),
         pytest.param("clipped.py", 'passed: gradients="tape"', marks=pytest.mark.nightly),
         ("summed.py", "float64 parity: the training step applies a sum"),
+        pytest.param(
+            "contrastive_sum.py", "the training step applies a sum", marks=pytest.mark.nightly
+        ),
         ("unseeded.py", "the data differ from reading to reading"),
     ],
 )

@@ -45,10 +45,20 @@ def test_a_replica_without_rows_predicts_none(legacy: str) -> None:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(("legacy", "cases"), [("0", ""), ("1", "arrays"), nightly("1", "")])
-def test_a_fit_that_is_broken_off_goes_on_as_if_it_had_not_been(legacy: str, cases: str) -> None:
+@pytest.mark.parametrize(
+    ("legacy", "cases"),
+    [
+        ("0", ("arrays", "two at once", "generator")),
+        ("1", ("unknown", "endless", "sequence")),
+        nightly("0", ()),
+        nightly("1", ()),
+    ],
+)
+def test_a_fit_that_is_broken_off_goes_on_as_if_it_had_not_been(
+    legacy: str, cases: tuple[str, ...]
+) -> None:
     """Within epochs and between them, of all kinds of data, and with `steps_per_epoch`."""
-    done = run(str(SCRIPTS / "resumed.py"), legacy=legacy)
+    done = run(str(SCRIPTS / "resumed.py"), *cases, legacy=legacy)
 
     assert done.stdout.endswith("all right\n"), done.stderr
 
