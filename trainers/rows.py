@@ -4,8 +4,6 @@ Replica r of R gets rows r, r + R, r + 2R … of each batch: what `.shard(R, r)`
 `.batch(B / R)` would give it. A short last batch needs no special case.
 """
 
-import functools
-import operator
 from collections.abc import Iterator
 from typing import Any
 
@@ -133,7 +131,7 @@ def row_hash(batch: Any, r: int = 0, size: int = 1) -> Any:
             place = tf.concat([tf.stack(columns, 1), inner, shape], 1)
             total += tf.reduce_sum(_fingerprints(values) * (_fingerprints(place) | 1))
     if held:
-        rows = functools.reduce(operator.add, held)
+        rows = sum(held)
         places = tf.range(tf.size(rows, tf.int64)) * size + r
         total += tf.reduce_sum(rows * (_fingerprints(places) | 1))
     return total

@@ -83,9 +83,7 @@ class _Runs:
     precision: str = "float64"
     done: dict[str, Watched] = field(default_factory=dict)
 
-    def job(
-        self, name: str, spec: RunSpec, request: TrialRequest, *, precision: str = ""
-    ) -> "Jobs":
+    def job(self, name: str, spec: RunSpec, request: TrialRequest, *, precision: str = "") -> Jobs:
         """The start of one set of processes, by its name."""
         spec = spec.replace(precision=precision or self.precision)
 
@@ -97,16 +95,16 @@ class _Runs:
 
         return {name: run}
 
-    def plainly(self, name: str, precision: str = "", **asked: Any) -> "Jobs":
+    def plainly(self, name: str, precision: str = "", **asked: Any) -> Jobs:
         """A start of plain Keras."""
         request = self.asked.replace(plain=True, **asked)
         return self.job(name, self.spec, request, precision=precision)
 
-    def missing(self, jobs: "Jobs") -> "Jobs":
+    def missing(self, jobs: Jobs) -> Jobs:
         """Those that were not started yet."""
         return {name: job for name, job in jobs.items() if name not in self.done}
 
-    def run(self, jobs: "Jobs") -> None:
+    def run(self, jobs: Jobs) -> None:
         """Run these; two at once, or as many as there are processors."""
         for _ in side_by_side([*jobs.values()]):
             pass
@@ -158,10 +156,8 @@ def certify(
     workers = (1, *sorted({s.replicas for s in subjects if not s.exact}))
 
     def trained() -> Jobs:
-        found = {k: v for w in workers for k, v in runs.plainly(_plain(w), workers=w).items()}
-        return found | {
-            k: v for n, s in arms.items() for k, v in runs.job(n, s.spec, asked).items()
-        }
+        plain = [runs.plainly(_plain(w), workers=w) for w in workers]
+        return _all([*plain, *(runs.job(label, arm.spec, asked) for label, arm in arms.items())])
 
     on_start("plain Keras and the arms")
     first = trained()

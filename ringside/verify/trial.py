@@ -162,7 +162,6 @@ class Trial:
 
     def _gradients(self, call: FitCall) -> None:
         """What plain Keras applies for a batch in which each row stands once, twice or thrice."""
-        make_variables(call)
         trace, model = Trace(), call.model
         variables = KERAS.trainable_of(model)
         kept = [tf.Variable(tf.zeros_like(v)) for v in variables]
@@ -324,8 +323,9 @@ class Watch(tf.keras.callbacks.Callback):
 
     def before(self) -> None:
         """The author's model is evaluated as it is."""
-        with nullcontext() if self._backend is None else self._backend.scope():
-            make_variables(self._call)
+        if self._backend is not None:  # of plain Keras they were made before its steps were taken
+            with self._backend.scope():
+                make_variables(self._call)
         self._trace.before = self._evaluated()
         self._made = self._counts()
 
