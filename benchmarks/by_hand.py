@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.programs import PROGRAMS, WHOLE, Part
+from benchmarks.programs import PROGRAMS, whole
 from launch.turns import allowed_until, takes_turns
 from launch.watch import WAITING, progress_line
 
@@ -84,7 +84,7 @@ def parameter_server() -> None:
     def batches(context: Any) -> Any:
         batch = context.get_per_replica_batch_size(program.batch // job.replicas)
         part = context.num_input_pipelines, context.input_pipeline_id
-        return program.data(tf, batch, part)
+        return program.data(tf, batch, lambda rows: rows.shard(*part))
 
     strategy = tf.distribute.ParameterServerStrategy(resolver)
     with strategy.scope():
@@ -211,12 +211,12 @@ def whole_batches(tf: Any) -> Any:
     """Global batches, which a strategy divides."""
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
-    return program.data(tf, program.batch, WHOLE).with_options(options)
+    return program.data(tf, program.batch, whole).with_options(options)
 
 
-def own_batches(tf: Any, part: Part) -> Any:
+def own_batches(tf: Any, part: tuple[int, int]) -> Any:
     """Batches of one replica, from its part of the data."""
-    return program.data(tf, program.batch // job.replicas, part)
+    return program.data(tf, program.batch // job.replicas, lambda rows: rows.shard(*part))
 
 
 def fit_under(tf: Any, strategy: Any, *, is_chief: bool = True) -> None:

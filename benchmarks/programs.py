@@ -12,9 +12,13 @@ from typing import Any
 
 import numpy as np
 
-# Of a data set: (count, index), the part that a process reads where each reads its own.
-Part = tuple[int, int]
-WHOLE: Part = (1, 0)
+# Rows of a data set → those that a process reads.
+Divided = Callable[[Any], Any]
+
+
+def whole(rows: Any) -> Any:
+    """All rows: one process reads them, or a strategy divides their batches."""
+    return rows
 
 
 @dataclass(frozen=True)
@@ -23,20 +27,22 @@ class Program:
 
     Attributes:
         model: TensorFlow → (layers of a Sequential, or a model; optimizer; loss).
-        data: (TensorFlow, batch, part) → batches of images or rows and labels.
+        data: (TensorFlow, batch, divided) → batches of images or rows and labels.
         batch: examples in one update, of all replicas together.
         steps: updates in an epoch.
         metrics: of `compile`.
+        draws: the maps of its data do, so that `ringside.shard` does not divide them.
         as_shipped: both sides run with the threads, processors and memory that they take by
             themselves; else both are pinned and set the same.
     """
 
     model: Callable[[Any], tuple[Any, Any, Any]]
-    data: Callable[[Any, int, Part], Any]
+    data: Callable[[Any, int, Divided], Any]
     batch: int
     steps: int
     metrics: tuple[str, ...] = ()
     as_shipped: bool = False
+    draws: bool = False
 
     def compiled(self, tf: Any, wrap: Any = lambda optimizer: optimizer, kind: Any = None) -> Any:
         """The model, ready for `fit`; called in a strategy's scope.
@@ -55,9 +61,11 @@ class Program:
         return model
 
 
-def _endless(tf: Any, rows: Any, batch: int, part: Part, *, seen: int, change: Any = None) -> Any:
+def _endless(
+    tf: Any, rows: Any, batch: int, divided: Divided, *, seen: int, change: Any = None
+) -> Any:
     """Shuffled among so many, changed one by one, in batches, prepared ahead."""
-    rows = rows.shard(*part).shuffle(seen, seed=1).repeat()
+    rows = divided(rows.shuffle(seen, seed=1).repeat())
     if change is not None:
         rows = rows.map(change, num_parallel_calls=tf.data.AUTOTUNE)
     return rows.batch(batch).prefetch(tf.data.AUTOTUNE)
@@ -88,13 +96,13 @@ def _digits_model(tf: Any) -> tuple[Any, Any, Any]:
     return net, tf.keras.optimizers.Adam(2e-3), _crossentropy(tf)
 
 
-def _digits(tf: Any, batch: int, part: Part) -> Any:
+def _digits(tf: Any, batch: int, divided: Divided) -> Any:
     from sklearn.datasets import load_digits
 
     images, labels = load_digits(return_X_y=True)
     images = images[:1440].reshape(-1, 8, 8, 1).astype(np.uint8)
     rows = tf.data.Dataset.from_tensor_slices((images, labels[:1440].astype(np.int64)))
-    return _endless(tf, rows, batch, part, seen=1440, change=_scaled(tf, 16))
+    return _endless(tf, rows, batch, divided, seen=1440, change=_scaled(tf, 16))
 
 
 def _conv_model(tf: Any) -> tuple[Any, Any, Any]:
@@ -110,9 +118,9 @@ def _conv_model(tf: Any) -> tuple[Any, Any, Any]:
     return net, tf.keras.optimizers.SGD(0.01, momentum=0.9), _crossentropy(tf)
 
 
-def _conv(tf: Any, batch: int, part: Part) -> Any:
+def _conv(tf: Any, batch: int, divided: Divided) -> Any:
     rows = tf.data.Dataset.from_tensor_slices(_images(768, 32))
-    return _endless(tf, rows, batch, part, seen=768, change=_scaled(tf, 255))
+    return _endless(tf, rows, batch, divided, seen=768, change=_scaled(tf, 255))
 
 
 def _mobilenet_model(tf: Any) -> tuple[Any, Any, Any]:
@@ -120,12 +128,12 @@ def _mobilenet_model(tf: Any) -> tuple[Any, Any, Any]:
     return net, tf.keras.optimizers.SGD(0.01), _crossentropy(tf, from_logits=False)
 
 
-def _mobilenet(tf: Any, batch: int, part: Part) -> Any:
+def _mobilenet(tf: Any, batch: int, divided: Divided) -> Any:
     """One global batch in memory, again and again, as in Horovod's synthetic benchmark."""
     draw = np.random.default_rng(1)
     images = draw.uniform(size=(32, 64, 64, 3)).astype(np.float32)
     rows = tf.data.Dataset.from_tensor_slices((images, draw.integers(0, 999, (32, 1))))
-    return rows.shard(*part).cache().repeat().batch(batch)
+    return divided(rows).cache().repeat().batch(batch)
 
 
 # What is read: by a model that costs next to nothing
@@ -150,13 +158,13 @@ def _images(count: int, size: int) -> tuple[Any, Any]:
     return images, draw.integers(0, 10, count)
 
 
-def _arrays(tf: Any, batch: int, part: Part) -> Any:
+def _arrays(tf: Any, batch: int, divided: Divided) -> Any:
     """Images that are scaled; nothing is random but the order."""
     rows = tf.data.Dataset.from_tensor_slices(_images(4096, 64))
-    return _endless(tf, rows, batch, part, seen=4096, change=_scaled(tf, 255))
+    return _endless(tf, rows, batch, divided, seen=4096, change=_scaled(tf, 255))
 
 
-def _augmented(tf: Any, batch: int, part: Part) -> Any:
+def _augmented(tf: Any, batch: int, divided: Divided) -> Any:
     """tf.image.random_* over single images, as in the tutorial on data augmentation."""
 
     def augment(x: Any, y: Any) -> tuple[Any, Any]:
@@ -165,10 +173,10 @@ def _augmented(tf: Any, batch: int, part: Part) -> Any:
         return tf.clip_by_value(tf.image.random_brightness(x, 0.5), 0.0, 1.0), y
 
     rows = tf.data.Dataset.from_tensor_slices(_images(4096, 32))
-    return _endless(tf, rows, batch, part, seen=1000, change=augment)
+    return _endless(tf, rows, batch, divided, seen=1000, change=augment)
 
 
-def _layers(tf: Any, batch: int, part: Part) -> Any:
+def _layers(tf: Any, batch: int, divided: Divided) -> Any:
     """Keras' layers over batches, as in the tutorial on data augmentation."""
     layers = tf.keras.Sequential(
         [
@@ -178,8 +186,8 @@ def _layers(tf: Any, batch: int, part: Part) -> Any:
         ]
     )
     layers(np.zeros((1, 32, 32, 3), np.float32))
-    rows = tf.data.Dataset.from_tensor_slices(_images(4096, 32)).shard(*part)
-    batches = rows.shuffle(1000, seed=1).repeat().batch(batch)
+    rows = tf.data.Dataset.from_tensor_slices(_images(4096, 32))
+    batches = divided(rows.shuffle(1000, seed=1).repeat()).batch(batch)
     batches = batches.map(
         lambda x, y: (layers(tf.cast(x, tf.float32), training=True), y),
         num_parallel_calls=tf.data.AUTOTUNE,
@@ -187,7 +195,7 @@ def _layers(tf: Any, batch: int, part: Part) -> Any:
     return batches.prefetch(tf.data.AUTOTUNE)
 
 
-def _records(tf: Any, batch: int, part: Part) -> Any:
+def _records(tf: Any, batch: int, divided: Divided) -> Any:
     """JPEG images in TFRecord files, as in the tutorial on TFRecord."""
     form = {
         "image": tf.io.FixedLenFeature([], tf.string),
@@ -200,7 +208,7 @@ def _records(tf: Any, batch: int, part: Part) -> Any:
         return tf.ensure_shape(tf.cast(image, tf.float32) / 255.0, (96, 96, 3)), parsed["label"]
 
     rows = tf.data.TFRecordDataset(_record_files(tf), num_parallel_reads=tf.data.AUTOTUNE)
-    return _endless(tf, rows, batch, part, seen=1024, change=parse)
+    return _endless(tf, rows, batch, divided, seen=1024, change=parse)
 
 
 _folders: list[TemporaryDirectory] = []  # removed with the process
@@ -227,7 +235,7 @@ def _record_files(tf: Any, files: int = 4, images: int = 512) -> list[str]:
     return names
 
 
-def _generator(tf: Any, batch: int, part: Part) -> Any:
+def _generator(tf: Any, batch: int, divided: Divided) -> Any:
     """Rows that Python code gives one by one."""
     numbers = np.random.default_rng(1).normal(size=(4096, 64)).astype(np.float32)
 
@@ -237,7 +245,7 @@ def _generator(tf: Any, batch: int, part: Part) -> Any:
 
     form = (tf.TensorSpec((64,), tf.float32), tf.TensorSpec((), tf.int64))
     rows = tf.data.Dataset.from_generator(give, output_signature=form)
-    return _endless(tf, rows, batch, part, seen=1000)
+    return _endless(tf, rows, batch, divided, seen=1000)
 
 
 MODELS = {
@@ -247,8 +255,8 @@ MODELS = {
 }
 INPUTS = {
     "arrays": Program(_reader(64, 64, 3), _arrays, batch=128, steps=32),
-    "tf.image": Program(_reader(32, 32, 3), _augmented, batch=64, steps=64),
-    "layers": Program(_reader(32, 32, 3), _layers, batch=32, steps=128),
+    "tf.image": Program(_reader(32, 32, 3), _augmented, batch=64, steps=64, draws=True),
+    "layers": Program(_reader(32, 32, 3), _layers, batch=32, steps=128, draws=True),
     "TFRecord": Program(_reader(96, 96, 3), _records, batch=32, steps=64),
     "generator": Program(_reader(64), _generator, batch=64, steps=16),
 }

@@ -6,10 +6,11 @@ ringside launch benchmarks/through_ringside.py --backend mirrored --replicas 2 -
 import sys
 
 import ringside
-from benchmarks.programs import PROGRAMS, WHOLE
+from benchmarks.programs import PROGRAMS, whole
 from ringside import tf
 
 program = PROGRAMS[sys.argv[1]]
 with ringside.scope():
     model = program.compiled(tf)
-ringside.fit(model, program.data(tf, program.batch, WHOLE), steps_per_epoch=program.steps)
+data = program.data(tf, program.batch, whole if program.draws else ringside.shard)
+ringside.fit(model, data, steps_per_epoch=program.steps)

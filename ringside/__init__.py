@@ -3,6 +3,7 @@
 Nothing is imported until it is used, because all of it brings TensorFlow:
 
 - `scope`, `fit`, `is_chief`: what a training script calls (examples/script.py).
+- `shard`: where each process shall read its part of the data only.
 - `step`: stands above a training step of one's own, a function with a tape (examples/own_loop.py).
 - `gather`: in such a step, or in a loss function, the rows of all replicas.
 
@@ -21,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ringside.script import fit, is_chief, scope
+    from ringside.script import fit, is_chief, scope, shard
     from ringside_core.keras import tf
     from ringside_core.workloads.step import step
     from ringside_core.workloads.workload import QualityTarget, Workload
@@ -34,6 +35,7 @@ __all__ = [
     "gather",
     "is_chief",
     "scope",
+    "shard",
     "step",
     "tf",
 ]
@@ -45,6 +47,7 @@ _HOMES = {
     "gather": "trainers.gather",
     "is_chief": "ringside.script",
     "scope": "ringside.script",
+    "shard": "ringside.script",
     "step": "ringside_core.workloads.step",
     "tf": "ringside_core.keras",
 }

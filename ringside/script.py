@@ -65,6 +65,7 @@ from trainers.fit_call import FitCall, fit_call
 from trainers.learning_rate import apply_rule
 from trainers.process import started, trained_on
 from trainers.reading import read_the_same
+from trainers.shard import sharded
 from trainers.step import Steps
 from trainers.turns import WaitForTurn
 
@@ -247,6 +248,31 @@ def fit(model: Any, *data: Any, gradients: Any = "optimizer", **arguments: Any) 
         return _train(session, call)
 
 
+def shard(data: Any) -> Any:
+    """The rows of a data set that this process trains: where a Horovod user writes `.shard(…)`.
+
+    Each process reads all data otherwise, and trains its rows of each batch. Shuffle and draw
+    before it; behind it stand costly maps, `cache()`, `repeat`, `batch`, whose size stays the
+    global one, and `prefetch`. So all processes together train the batches of a serial run.
+    Serially, under parameter servers and while a program is verified it gives the data as they are.
+
+    Args:
+        data: a `tf.data.Dataset` of single rows, of known number or without an end.
+
+    Returns:
+        A data set of every P-th row, with P processes; of several where a process has replicas.
+
+    Raises:
+        RefusalError: the number of rows is not known, or cannot be divided by the replicas.
+
+    Example:
+        >>> data = ringside.shard(rows.shuffle(1000)).map(decode).batch(64)
+    """
+    if probe is not None or _here().trial is not None:
+        return data
+    return sharded(data, _here().backend)
+
+
 def run_whole(
     record: RecordInProgress,
     backend: Backend,
@@ -416,6 +442,7 @@ def _trained(session: _Session, call: FitCall, record: RecordInProgress, run_dir
         number=session.trainings,
         listeners=listeners,
         rebuilt=None if session.workload is None else session.workload.model,
+        timed=session.trainings == session.timed,
     )
     reporter.phase(IN_SCRIPT)
     return history

@@ -19,6 +19,7 @@ from trainers.artifacts import Checkpoint, Export, savers
 from trainers.callback_state import CallbackState, Learned
 from trainers.callbacks import learned_by, of_this_process
 from trainers.checkpoint import Position, weights_digest
+from trainers.data_graph import draws_in_parallel, runs_python
 from trainers.driver import Driver, Listener, Training
 from trainers.fit_call import FitCall, no_batch
 from trainers.preemption import Preemption
@@ -27,7 +28,6 @@ from trainers.reading import (
     begins_again,
     reading,
     rows_of_arrays,
-    runs_python,
 )
 from trainers.resume import check_goes_on, restored
 from trainers.step import Steps
@@ -46,6 +46,8 @@ def train_call(
     listeners: Sequence[Listener] = (),
     watching: Sequence[Any] = (),
     rebuilt: Callable[[], Any] | None = None,
+    timed: bool = False,
+    must_train: bool = True,
 ) -> Any:
     """Train what an author asks for.
 
@@ -58,6 +60,8 @@ def train_call(
         listeners: called after those that save.
         watching: Keras callbacks that change nothing, called last.
         rebuilt: builds the model once more, to be exported; None: its author saves it.
+        timed: what parallel maps of its data draw is each process's own, as its author wrote it.
+        must_train: see SyncProof.
 
     Returns:
         Keras' History.
@@ -73,7 +77,10 @@ def train_call(
         executions = 1  # a coordinator dispatches one step, and learns when it has ended
     backend.prepare_model(model)
     looks, learns = _agreed(call, backend)
-    steps.begin(model, at_tape=call.gradients == "tape", each_step=looks)
+    x = call.arguments.get("x")
+    drawn = timed and backend.capabilities.synchronous and draws_in_parallel(x)
+    at_tape, shards = call.gradients == "tape", call.shards
+    steps.begin(model, at_tape=at_tape, each_step=looks, hashed=not drawn, shards=shards)
     with backend.scope():
         make_variables(call)
     begins = Position(call.first_epoch)
@@ -82,7 +89,8 @@ def train_call(
     workers = 1 if backend.capabilities.synchronous else backend.num_readers
     before = 0 if position.begun is None else position.begun.batches
     held_out = call.arguments.get("validation_data")
-    data = Reading(again, position.place, held_out, before, held=spec.ablation == "no_input")
+    data = Reading(again, position.place, held_out, before)
+    data.held, data.as_written = spec.ablation == "no_input", drawn
     before_stop = 0 if position.place is None else position.place.of_epoch
     data.of_epoch = call.steps_per_epoch or before_stop
     if not backend.capabilities.synchronous:
@@ -107,7 +115,7 @@ def train_call(
     record.gradient_bytes = sum(sizes) or None
     calls = _Calls(call, steps, position, stopped=position.ended and spec.resume_from != "auto")
     record.warnings += calls.warnings
-    if position.place is not None and runs_python(call.arguments.get("x")):
+    if position.place is not None and _reads_by_python(call):
         record.warnings += (
             "The data run Python. What it draws begins again at a restart, so the rows may not be "
             "those that were due.",
@@ -115,7 +123,7 @@ def train_call(
     learned = calls.learned if learns else lambda: None
     saving = savers(training, record, run_dir, rebuilt=rebuilt, learned=learned)
     proved = backend.capabilities.synchronous and spec.ablation != "no_reduction"
-    proof = [SyncProof(record)] if proved else []
+    proof = [SyncProof(record, must_train=must_train)] if proved else []
     ending = [Preemption(one) for one in saving if isinstance(one, Checkpoint)]
     driver = Driver(training, record, [*proof, *saving, *listeners, *ending])
     calls.driver = driver
@@ -142,6 +150,8 @@ def train_call(
         except ReplicasDifferError:
             steps.check_replicas()  # what has let them part, if it is a variable of the step
             raise
+        finally:
+            steps.end()
     backend.average_statistics(model)
     if driver.clock.done:
         driver.measure()
@@ -445,6 +455,13 @@ def _form_of(call: FitCall) -> Any:
         )
 
     return tf.nest.map_structure(of_rows, batch)
+
+
+def _reads_by_python(call: FitCall) -> bool:
+    x = call.arguments.get("x")
+    return (
+        runs_python(x) if isinstance(x, tf.data.Dataset) else rows_of_arrays(call.arguments) is None
+    )
 
 
 def _feed(spec: RunSpec, call: FitCall, number: int) -> str:

@@ -10,13 +10,14 @@ from ringside_core.keras import optimizers_of, tf
 from ringside_core.specs import RefusalError
 from ringside_core.workloads.step import Step
 from ringside_core.workloads.without_horovod import check_not_horovods
+from trainers.data_graph import authors_batch_of
 from trainers.reading import (
     arrays_in,
-    authors_batch_of,
     batch_of,
     batches_of,
     rows_of_arrays,
 )
+from trainers.shard import check_divides, own_batches
 
 Gradients = Literal["optimizer", "tape"]
 
@@ -30,11 +31,15 @@ class FitCall:
         arguments: those of `Model.fit` that are given, by name.
         gradients: where gradients are added over replicas: where an optimizer applies them, or
             where a tape gives them.
+        shards: in how many parts the processes read the data; 1: each reads all of them.
+        multiple: of which the rows of a global batch are one.
     """
 
     model: Any
     arguments: dict[str, Any]
     gradients: Gradients = "optimizer"
+    shards: int = 1
+    multiple: int = 1
 
     @property
     def first_epoch(self) -> int:
@@ -67,7 +72,8 @@ class FitCall:
     @property
     def global_batch(self) -> int | None:
         """Rows of a global batch; None: not known before one is read."""
-        return batch_of(self.arguments)
+        rows = batch_of(self.arguments)
+        return None if rows is None else rows * self.shards
 
     @property
     def steps_per_epoch(self) -> int | None:
@@ -124,7 +130,9 @@ class FitCall:
         if isinstance(x, tf.data.Dataset):
             if authors_batch_of(x) == rows:
                 return self
-            return self.given(x=x.rebatch(rows, drop_remainder=self.global_batch is not None))
+            check_divides(rows, self.multiple)
+            own = rows // self.shards
+            return self.given(x=x.rebatch(own, drop_remainder=self.global_batch is not None))
         if self.global_batch is not None:
             return self.given(batch_size=rows)
         raise RefusalError(
@@ -168,7 +176,9 @@ def fit_call(
             "ringside.fit takes the arguments of Model.fit, and `gradients`.", received=error
         ) from None
     bound.pop("self", None)
-    call = FitCall(model, {**bound, **bound.pop("kwargs", {})}, gradients)
+    given = {**bound, **bound.pop("kwargs", {})}
+    given["x"], *parts = own_batches(given.get("x"))
+    call = FitCall(model, given, gradients, *parts)
     check_not_horovods(*optimizers_of(model), *call.callbacks)
     if not optimizers_of(model):
         raise RefusalError(

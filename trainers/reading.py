@@ -18,6 +18,7 @@ from tensorflow.python.framework.config import disable_op_determinism
 from ringside_core.keras import VERSION, tf
 from ringside_core.specs import RefusalError
 from ringside_core.workloads.workload import KERAS_BATCH
+from trainers.shard import is_sharded
 
 _iterate = tf.data.Dataset.__iter__
 
@@ -50,6 +51,7 @@ class Reading:
         held_out: the author's data set for evaluations; None: there is none.
         updates: of the epoch that were made before.
         held: the first batch is fed again and again.
+        as_written: it need not be read the same elsewhere: see `draws_in_parallel`.
         made: the iterators so far, as in Place.
         read: batches that the newest one of the training has given.
         of_epoch: as in Place.
@@ -60,6 +62,7 @@ class Reading:
     held_out: Any = None
     updates: int = 0
     held: bool = False
+    as_written: bool = False
     made: str = ""
     read: int = 0
     _begun: bool = False
@@ -156,9 +159,16 @@ def _place_of(data: Any) -> Reading | None:
 def _iterated(data: Any) -> Any:
     if not tf.executing_eagerly():
         return _iterate(data)
-    tf.config.experimental.enable_op_determinism()
+    place = _place_of(data)
+    if place is None and is_sharded(data):
+        raise RefusalError(
+            "Data that ringside.shard has divided are for ringside.fit to train on.",
+            received="an evaluation, a prediction or a loop over them",
+            advice="Leave ringside.shard out there.",
+        )
+    if place is None or not place.as_written:
+        tf.config.experimental.enable_op_determinism()
     try:
-        place = _place_of(data)
         if place is not None:
             _newest[:] = [place.iterator(data)]
             return _newest[0]
@@ -209,47 +219,6 @@ def begins_again(arguments: dict[str, Any]) -> bool:
     if isinstance(x, tf.data.Dataset):
         return steps is None or int(x.cardinality()) == steps
     return isinstance(x, tf.keras.utils.Sequence)
-
-
-def runs_python(x: Any) -> bool:
-    """Whether data are read by Python: a generator, a Sequence, or functions in a data set."""
-    if not isinstance(x, tf.data.Dataset):
-        return not (hasattr(x, "shape") or isinstance(x, list | tuple | dict))
-    graph = _graph_of(x)
-    return any(op in graph for op in (b"PyFunc", b"GeneratorDataset"))
-
-
-def _graph_of(data: Any) -> bytes:
-    variant = tf.data.experimental.to_variant(data)
-    graph = tf.raw_ops.DatasetToGraphV2(input_dataset=variant, external_state_policy=1)
-    return bytes(graph.numpy())
-
-
-def authors_batch_of(data: Any) -> int | None:
-    """The size that a data set's own `batch` asks for, as its graph says; None: it is not found."""
-    try:
-        graph = _graph_of(data)
-    except (tf.errors.OpError, ValueError):  # arrays of 2 GB and more fit in no graph
-        return None
-    nodes = {n.name: n for n in tf.compat.v1.GraphDef.FromString(graph).node}
-    node = next(n for n in nodes.values() if n.op == "_Retval")
-    while node.input and _kind(node := nodes[node.input[0]]) in _KEEP_BATCHES:
-        pass
-    if _kind(node) not in ("Batch", "ParallelBatch", "PaddedBatch"):
-        return None
-    return int(tf.make_ndarray(nodes[node.input[1]].attr["value"].tensor))
-
-
-def _kind(node: Any) -> str:
-    """`Map` of MapDataset, `Batch` of BatchDatasetV2."""
-    return str(node.op).partition("Dataset")[0]
-
-
-# Kinds of data sets that leave the sizes of batches as they are.
-_KEEP_BATCHES = (
-    *("Map", "ParallelMap", "Prefetch", "Options", "Take", "Skip", "Cache", "Repeat", "Shuffle"),
-    "AssertCardinality",
-)
 
 
 def batches_of(arguments: dict[str, Any]) -> int | None:

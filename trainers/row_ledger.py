@@ -38,7 +38,17 @@ class RowLedger:
             self._batches = make(0, aggregation=only_first)
             self._read = make([0] * _KEPT, aggregation=only_first)  # hashes of their first rows
 
-    def note(self, part: Any, rows: Any, number: int, size: int, batch: Any) -> None:
+    def note(
+        self,
+        part: Any,
+        rows: Any,
+        number: int,
+        size: int,
+        batch: Any,
+        *,
+        hashed: bool = True,
+        same: bool = True,
+    ) -> None:
         """Add the rows of a step; called in the step of each replica.
 
         Args:
@@ -46,7 +56,9 @@ class RowLedger:
             rows: how many of them count: 0 where the replica has none.
             number: of the replica.
             size: replicas.
-            batch: the global one; None: rows are counted only.
+            batch: that this process has read; None: rows are counted only.
+            hashed: whether the rows are, or their number in each batch is noted only.
+            same: whether all processes read the same rows; else as many of them.
         """
         self._rows.assign_add(tf.cast(rows, tf.int64))
         if batch is None:
@@ -54,8 +66,11 @@ class RowLedger:
         if self._backend.size > 1:
             first, _, n = cut(batch, 0, _MORE)
             place = tf.one_hot(tf.minimum(self._batches, _KEPT - 1), _KEPT, dtype=tf.int64)
-            self._read.assign_add(place * (row_hash(first) + tf.cast(n, tf.int64)))
+            seen = tf.cast(n, tf.int64) + (row_hash(first) if same else 0)
+            self._read.assign_add(place * seen)
             self._batches.assign_add(1)
+        if not hashed:
+            return
         some = tf.cast(tf.minimum(rows, 1), tf.int64)
         self._hash.assign_add(row_hash(part, number, size) * some * self._factor)
         self._factor.assign(self._factor * _ODD)

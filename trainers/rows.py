@@ -50,6 +50,18 @@ def cut(batch: Any, r: int, size: int) -> tuple[Any, Any, Any]:
     return tf.nest.map_structure(own, batch), rows, n
 
 
+def repeated(batch: Any, times: int) -> Any:
+    """A batch in which each row stands so many times, one after the other."""
+    beside = rows_of([t for t in tf.nest.flatten(batch) if t is not None])[1]
+
+    def several(t: Any) -> Any:
+        if t is None or _is_single(t) or _is_beside(t, beside):
+            return t
+        return tf.repeat(t, times, axis=0)
+
+    return tf.nest.map_structure(several, batch)
+
+
 def rows_of(parts: list[Any]) -> tuple[Any, set[int]]:
     """The number of rows of a batch, an int if it is static, and those of parts beside the rows."""
     found = [_number_of(t) for t in parts if not _is_single(t)]

@@ -39,6 +39,8 @@ class Steps:
         each_step: what Keras' own training step returns is over all replicas at each step, as
             callbacks that look at batches need it; else it is so at the end of an epoch.
         ledger: of the rows that are trained.
+        hashed: whether it hashes them: processes read the same.
+        shards: in how many parts the processes read the training data; 1: each reads all of them.
         passes: in how many a replica runs its rows, one after the other, for one update.
         draws: of the random numbers: by row for certificates, counted where checkpoints hold the
             count; None: each replica draws its own as plain Keras does.
@@ -67,6 +69,7 @@ class Steps:
         read_the_same()
         self.backend, self.passes, self._reduces = backend, passes, reduces
         self.at_tape = self.each_step = self.tiled = False
+        self.hashed, self.shards = True, 1
         self.ledger = RowLedger(backend)
         with backend.scope():
             counted = backend.spec.save == "all" and backend.capabilities.synchronous
@@ -80,17 +83,26 @@ class Steps:
         # Every replica gets the whole global batch; public, and called by both Keras.
         backend.strategy_here.experimental_distribute_dataset = as_it_is
 
-    def begin(self, model: Any, *, at_tape: bool, each_step: bool) -> None:
+    def begin(
+        self, model: Any, *, at_tape: bool, each_step: bool, hashed: bool = True, shards: int = 1
+    ) -> None:
         """A training of a model begins; see the attributes."""
         self.take(model)
         self.at_tape, self.each_step = at_tape, each_step
-        traced_for = (model, at_tape, each_step, self.tiled)
+        self.hashed, self.shards = hashed, shards
+        traced_for = (model, at_tape, each_step, hashed, shards, self.tiled)
         if model.train_function is None or traced_for != self._traced_for:
             self._traced_for = traced_for
             self.used.clear()
             model.train_function = None
         with self.backend.scope():  # it may make a generator
             self._settle = KERAS.as_in_this_thread(lambda: None)
+
+    def end(self) -> None:
+        """A training is over: an author's own steps get batches that every process has read."""
+        if self.shards > 1 or not self.hashed:
+            self._traced_for[0].train_function, self._traced_for = None, ()
+        self.hashed, self.shards = True, 1
 
     def on_rows(
         self,
@@ -106,7 +118,7 @@ class Steps:
         Args:
             author: batch → numbers by name: means over the rows, or results of metrics.
             training: whether its gradients may be added at the tape.
-            noted: whether the ledger keeps a hash of its rows, which is no operation of XLA.
+            noted: whether the ledger looks at its rows: their hash is no operation of XLA.
             merge: whether what it returns is summed over replicas at once.
             kept: gives the variables that a replica without rows must leave as they are.
 
@@ -122,10 +134,14 @@ class Steps:
                 self.draws.begin_step()
             tiled, passes = self.tiled and size > 1, self.passes if training else 1
             r, of = (0, 1) if tiled else (number, size)
+            shards = self.shards if training else 1
+            here = of // shards  # replicas among which this batch is divided
             if training:
-                own, rows, _ = cut(batch, r, of)
+                own, rows, _ = cut(batch, r % here, here)
                 counted = 0 if tiled and number else rows
-                self.ledger.note(own, counted, r, of, batch if noted() else None)
+                looked_at = batch if noted() else None
+                same = self.hashed and shards == 1
+                self.ledger.note(own, counted, r, of, looked_at, hashed=self.hashed, same=same)
             if passes > 1 and self.at_tape:
                 raise RefusalError(
                     "Gradient accumulation adds gradients where an optimizer applies them.",
@@ -147,7 +163,8 @@ class Steps:
                     by_row.rewind(drawn)
                 place, ways = r + k * of, passes * of
                 with tf.control_dependencies(_tensors(pending or {})):  # one pass at a time
-                    own, rows, n = cut(batch, place, ways)
+                    own, rows, n = cut(batch, r % here + k * here, passes * here)
+                    n *= shards
                 held = _rows_of_pass(n, k, size, passes) if passes > 1 else None
                 part = Part(
                     number,
@@ -305,6 +322,12 @@ class Steps:
         evaluate, train_on_batch = model.evaluate, model.train_on_batch
 
         def merged_at_once(*args: Any, **kwargs: Any) -> Any:
+            if self.shards > 1:
+                raise RefusalError(
+                    "Nothing else is trained while fit trains data that ringside.shard divides.",
+                    received="train_on_batch",
+                    advice="Leave ringside.shard out.",
+                )
             if not self._merges(model):
                 held[_MERGED_AT_ONCE], model.train_function = True, None
             return train_on_batch(*args, **kwargs)

@@ -44,7 +44,7 @@ class Totals:
             steps: of this process.
         """
         self._model, self._backend = model, steps.backend
-        self.ledger = steps.ledger
+        self._steps, self.ledger = steps, steps.ledger
         self.begun: BegunEpoch | None = None
         self._before: list[Any] = []
         self._of_workers: int | None = None
@@ -69,7 +69,8 @@ class Totals:
         if self._of_workers is not None:
             return LedgerDigest(rows=self._of_workers, hash="")
         rows, hashed = self.ledger.read()
-        known = "" if self._model.jit_compile else f"{hashed:016x}"
+        unknown = self._model.jit_compile or not self._steps.hashed
+        known = "" if unknown else f"{hashed:016x}"
         return LedgerDigest(rows=rows, hash=known)
 
     def put_before(self) -> None:

@@ -59,6 +59,7 @@ from ringside_core.users_errors import names_a_type
 
 Traces = Mapping[str, Trace]
 Jobs = Mapping[str, Callable[[Interrupts], None]]
+Ledgers = list[tuple[int, str]]  # rows of each epoch and their hash
 # Keras' gradients of a batch that stands twice or three times over are the same to this share.
 SAME = 1e-6
 _NARROW, _ROUNDED_TILED = "plain-narrow", "rounded-tiled"
@@ -278,7 +279,10 @@ class _Judge:
         why = self._several and not check.passed
         if why:
             jobs |= runs.plainly("sums", sums=True, tiled=True, watched=False)
-        coupled = why and not runs.missing(jobs) and self._why() is None
+        known = why and not runs.missing(jobs)
+        coupled = known and self._why() is None
+        if known and self._computes_with_gradients():
+            jobs |= runs.job(self._tape, spec, asked.replace(at_tape=True))
         if coupled:
             jobs |= runs.job(self._tiled, spec, asked.replace(tiled=True, watched=False))
             jobs |= runs.job(self._peer, self._peer_spec, asked)
@@ -292,11 +296,8 @@ class _Judge:
         if self._was_tiled and not self._once.passed:
             return jobs
         passed = self._updates.passed
-        if self._reference != self._plain:
-            if not runs.single("sums", SUMS).meta["at_once"]:
-                jobs |= runs.job(self._tape, spec, asked.replace(at_tape=True))
-            if not self._parity("").passed:
-                jobs |= self._rounded_reference()
+        if self._reference != self._plain and not self._parity("").passed:
+            jobs |= self._rounded_reference()
         if not passed:
             return jobs
         later = [self._each_update()]
@@ -332,7 +333,8 @@ class _Judge:
     def _obstacle(self) -> str:
         """Why there is nothing to hold the arm against; empty: there is."""
         error = self._runs.single(self._plain, UPDATES).error
-        return f"plain Keras ends with {error}" if error else ""
+        rows = _about_rows(error, "the last batch here has 1")
+        return f"plain Keras ends with {error}{rows}" if error else ""
 
     def _begun(self) -> list[Check]:
         """Checks that all others need."""
@@ -355,7 +357,7 @@ class _Judge:
         if self._reference != self._plain:
             layer = ByDesign(
                 layer=f"The training step{at_tape}",
-                differs="what it computes from rows that replicas have parts of",
+                differs=f"what it computes from rows that replicas have parts of{self._beside()}",
                 treated=f"held against {self._peer_spec.backend}, whose replicas take the same "
                 "rows",
                 split=True,
@@ -398,9 +400,12 @@ class _Judge:
             expected = self._ledgers(self._runs.single(self._plain, case))
             traces = self._runs.of(self._label, case)
             if obstacle := unfinished(traces, tasks=self._runs.done[self._label].tasks):
+                own = f"a replica has one in {self._subject.replicas} rows of a batch"
+                obstacle += _about_rows(obstacle, own) if self._several else ""
                 return Check(name=name, passed=False, finding=obstacle)
             for task, trace in traces.items():
-                if (found := self._ledgers(trace)) != expected:
+                found = self._ledgers(trace)
+                if _other_rows(found, expected):
                     finding = (
                         f"{task} trained {sum(n for n, _ in found)} rows, and plain Keras "
                         f"{sum(n for n, _ in expected)}, or others: the data differ from "
@@ -409,7 +414,8 @@ class _Judge:
                     )
                     return Check(name=name, passed=False, finding=finding)
                 rows += sum(n for n, _ in found)
-        hashed = all(h for _, h in self._runs.single(self._plain, UPDATES).meta["ledgers"])
+        both = self._runs.single(self._plain, UPDATES), self._runs.single(self._label, UPDATES)
+        hashed = all(h for trace in both for _, h in trace.meta["ledgers"])
         finding = (
             f"{rows:,} rows, with what they hold and in their order, as plain Keras reads them"
         )
@@ -419,7 +425,7 @@ class _Judge:
             finding = f"{rows:,} rows, as plain Keras reads; XLA makes no hash of them"
         return Check(name=name, passed=True, covered=hashed, finding=finding)
 
-    def _ledgers(self, trace: Trace) -> list[tuple[int, str]]:
+    def _ledgers(self, trace: Trace) -> Ledgers:
         """Rows of each epoch and their hash, which workers do not keep."""
         found = trace.meta.get("ledgers", ())
         kept = self._subject.spec.capabilities.synchronous
@@ -482,7 +488,8 @@ class _Judge:
         )
         said = f"with each row once for each replica, {found.finding}"
         expected = self._ledgers(runs.single("sums", TILED))
-        if any(self._ledgers(trace) != expected for trace in runs.of(self._tiled, TILED).values()):
+        arm = runs.of(self._tiled, TILED).values()
+        if any(_other_rows(self._ledgers(trace), expected) for trace in arm):
             said = "other rows than plain Keras trains"
             return found.replace(name=name, passed=False, finding=said)
         return found.replace(name=name, finding=said)
@@ -523,6 +530,20 @@ class _Judge:
             # It must equal plain Keras then, and another stack may err in the same way.
             return "it couples no rows, and differs: {}"
         return None
+
+    def _beside(self) -> str:
+        """What may be no row, and is divided as rows are."""
+        if not (same := self._runs.single("sums", SUMS).meta["same"]):
+            return ""
+        return (
+            f" ({same} of a batch is the same in every batch, and is divided as it has as many "
+            "rows; if it belongs to every row, let it be a constant of the model)"
+        )
+
+    def _computes_with_gradients(self) -> bool:
+        """Whether anything is computed from what tapes give, before it is applied."""
+        seen = self._runs.single("sums", SUMS)
+        return not seen.error and not _is_sum(seen) and not seen.meta["at_once"]
 
     def _equal_at_tape(self) -> str:
         """Whether adding gradients where a tape gives them makes the program plain Keras'."""
@@ -592,8 +613,9 @@ class _Judge:
             )
 
         check = self._allowing(resumed, UPDATES)
-        ledgers = {tuple(self._ledgers(trace)) for trace in arm.values()}
-        if check.passed and ledgers != {tuple(self._ledgers(later))}:
+        due = self._ledgers(later)
+        others = [_other_rows(self._ledgers(trace), due) for trace in arm.values()]
+        if check.passed and any(others):
             said = "other rows than those that were due"
             return check.replace(name="resumed", passed=False, finding=said)
         return check.replace(name="resumed", finding=f"after the restart, {check.finding}")
@@ -627,7 +649,7 @@ class _Judge:
         if why:
             finding = f"not covered: {why}"
             return Check(name="narrow", passed=not alone, covered=False, finding=finding)
-        return single_updates(
+        found = single_updates(
             runs.of(self._narrow, UPDATES),
             runs.single(self._reference if alone else _NARROW, UPDATES),
             runs.single(self._moved, UPDATES),
@@ -635,6 +657,9 @@ class _Judge:
             tasks=runs.done[self._narrow].tasks,
             alone=alone,
         )
+        if alone and not found.passed:
+            found = found.replace(finding=f"{found.finding}; {self._not_in_float64}")
+        return found
 
     def _draws(self, plain: Trace) -> tuple[ByDesign, ...]:
         if not any(plain.meta.get("drawn", ())):
@@ -642,6 +667,14 @@ class _Judge:
         differs = "each replica draws other numbers when it is timed"
         treated = "drawn for the rows of the whole batch here, so that all draw the same"
         return (ByDesign(layer="The training step", differs=differs, treated=treated),)
+
+
+def _other_rows(found: Ledgers, expected: Ledgers) -> bool:
+    """Whether other rows were trained, or more or fewer; XLA makes no hash of them."""
+    if [rows for rows, _ in found] != [rows for rows, _ in expected]:
+        return True
+    pairs = zip(found, expected, strict=True)
+    return any(here and there and here != there for (_, here), (_, there) in pairs)
 
 
 def _from_first_update(trace: Trace) -> Trace:
@@ -652,6 +685,14 @@ def _from_first_update(trace: Trace) -> Trace:
         slots={name: rows[1:] for name, rows in trace.slots.items()},
         before={},
     )
+
+
+def _about_rows(error: str, here: str) -> str:
+    """What an error about shapes may come from; empty: it is about something else."""
+    words = ("shape", "dimension", "slice", "size", "elements")
+    if "RefusalError" in error or not any(word in error.lower() for word in words):
+        return ""
+    return f". A step must take any number of rows along the first axis of its data: {here}"
 
 
 def _is_sum(trace: Trace) -> bool:

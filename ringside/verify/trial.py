@@ -29,7 +29,14 @@ from ringside.verify.trial_request import (
     TrialRequest,
     trace_file,
 )
-from ringside_core.keras import KERAS, lowest_bits, optimizer_variables, optimizers_of, tf
+from ringside_core.keras import (
+    KERAS,
+    is_of_keras,
+    lowest_bits,
+    optimizer_variables,
+    optimizers_of,
+    tf,
+)
 from ringside_core.keras.draws import Draws, drawing
 from ringside_core.specs import RecordInProgress
 from ringside_core.users_errors import of_users
@@ -39,7 +46,7 @@ from trainers.fit import make_variables, train_call
 from trainers.fit_call import FitCall
 from trainers.reading import rows_of_arrays
 from trainers.row_ledger import RowLedger
-from trainers.rows import cut, rows_of
+from trainers.rows import cut, repeated, rows_of
 
 # How many elements, over all variables, are kept after each update: 20 updates of 500,000 float64
 # are 80 MB. Of larger models only a fixed sample is kept, and everything after the last update.
@@ -172,7 +179,7 @@ class Trial:
         def note(optimizer: Any, _: Any, gradients: Any, given: Any) -> Any:
             for gradient, variable in zip(gradients, given, strict=True):
                 if gradient is not None:
-                    at_once.append(_is_as_given(gradient, gave))
+                    at_once.append(is_of_keras(type(optimizer)) and _is_as_given(gradient, gave))
                     kept[places[id(KERAS.raw(variable))]].assign(tf.convert_to_tensor(gradient))
             return optimizer.iterations
 
@@ -182,10 +189,7 @@ class Trial:
             batch, size = call.first_batch(), self._request.most_replicas
             flat = [t for t in tf.nest.flatten(batch) if t is not None]
             n = int(rows_of(flat)[0])
-            repeated = {
-                k: tf.nest.map_structure(partial(tf.repeat, repeats=k, axis=0), batch)
-                for k in (1, 2, 3)
-            }
+            trace.meta["same"] = _same_in_each(batch, call)
             parts = {r: cut(batch, r, size)[:2] for r in range(size)}
             # What rows draw depends on which they are, of how many, and how often each stands
             # there. It is traced once for all, but where the size of a batch is a constant.
@@ -214,7 +218,8 @@ class Trial:
 
             vars(model)["train_step"], model.train_function = drawn, None
             with _noted(gave):
-                for k, of in repeated.items():
+                for k in (1, 2, 3):
+                    of = repeated(batch, k)
                     trace.final[f"gradient {k}"] = applied(of, 0, 1, k * n, n, k)
                 trace.meta["at_once"] = len(at_once) == len(gave) > 0 and all(at_once)
                 for r, (of, own) in parts.items():
@@ -249,6 +254,7 @@ class Trial:
                     number=self.reached,
                     listeners=session.listeners(call),
                     watching=watching,
+                    must_train=case == UPDATES,
                 )
         finally:
             if watch is not None:
@@ -558,6 +564,29 @@ def _has_fixed_size(data: Any) -> bool:
         for spec in tf.nest.flatten(data.element_spec)
         if isinstance(spec, tf.TensorSpec)
     )
+
+
+def _same_in_each(first: Any, call: FitCall) -> str:
+    """A part that has as many rows as a batch, all of which the next batch has too; empty: none."""
+    data = call.arguments.get("x")
+    if not isinstance(data, tf.data.Dataset):
+        return ""
+    n = rows_of([t for t in tf.nest.flatten(first) if t is not None])[0]
+    for later in data.skip(1).take(1):
+        flat = [t for t in tf.nest.flatten(first) if t is not None]
+        others = [t for t in tf.nest.flatten(later) if t is not None]
+        same = {
+            number: bool(tf.reduce_all(part == other))
+            for number, (part, other) in enumerate(zip(flat, others, strict=True))
+            if isinstance(part, tf.Tensor) and part.shape[:1] == [n] and part.shape == other.shape
+        }
+        if all(same.values()):  # one batch that comes again and again
+            return ""
+        named = isinstance(first, dict) and len(first) == len(flat)
+        for number, equal in same.items():
+            if equal and not bool(tf.reduce_all(flat[number] == flat[number][:1])):
+                return f"`{sorted(first)[number]}`" if named else f"part {number + 1}"
+    return ""
 
 
 def _alone(batch: Any, *, fixed: bool) -> tf.data.Dataset:

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.nightly import daily
 from tests.programs.compare import deviations, load
 
 HERE = Path(__file__).parent
@@ -136,18 +137,47 @@ class Arm:
         return [p for p in found if not self.only or p.name in self.only]
 
 
+# What two processes can do otherwise than two replicas of one: hang, read or draw for themselves.
+PROCESSES = (
+    "batch_norm",
+    "batches_of_one_row",
+    "callbacks_see_own_rows",
+    "counted_in_a_branch",
+    "draws_of_rows",
+    "endless_mix_never_ends",
+    "evaluated_before_fit",
+    "generator_read_ahead",
+    "gradients_without_tape",
+    "losses_of_a_whole_batch",
+    "masks_of_replicas",
+    "maximum_added_up",
+    "optimizers_of_the_authors",
+    "queue_of_gathered_rows",
+    "queue_of_own_rows",
+    "ragged_and_sparse_rows",
+    "several_fits",
+    "sharpness_of_own_rows",
+    "short_batch_as_full",
+    "skipped_by_norm",
+    "statistics_without_rows",
+    "step_with_a_tape",
+    "unseeded_shuffle",
+)
+BY_NIGHT = tuple(p.name for p in PROGRAMS if p.name not in PROCESSES)
+HOROVOD = Arm("horovod:2", by_horovodrun, processes=2)
+HOROVOD_BY_NIGHT = replace(HOROVOD, only=BY_NIGHT)
 ARMS = [
     Arm("serial:1", by_python, replicas=1),
     Arm("mirrored:2", by_python),
     Arm("mirrored:3", by_python, replicas=3),
-    Arm("horovod:2", by_horovodrun, processes=2),
+    HOROVOD_BY_NIGHT,
     Arm("multi_worker_mirrored:2", by_tf_config, processes=2),
     Arm("serial:1", by_python, replicas=1, keras=3),
     Arm("mirrored:2", by_python, keras=3),
-    Arm("horovod:2", by_horovodrun, processes=2, keras=3),
+    replace(HOROVOD, keras=3),
 ]
-# One of each family shows what the others show of a program; the others show themselves.
-EACH_TIME = [arm for arm in ARMS if arm.name in ("mirrored:2", "horovod:2") and arm.keras == 2]
+# One stack shows what the others show of a program; the others show themselves.
+EACH_TIME = [arm for arm in ARMS if arm.name == "mirrored:2" and arm.keras == 2]
 TILED = (
     "batch_norm",
     "draws_of_rows",
@@ -168,14 +198,15 @@ PASSES = (
 )
 CENTRAL = ("batch_norm", "evaluated_before_fit", "maximum_added_up")
 FEW = [
+    replace(HOROVOD, only=PROCESSES),
     Arm("central_storage:2", by_python, only=CENTRAL),
     Arm("mirrored:2", by_python, trial="tiled", only=TILED),
     Arm("mirrored:2", by_python, trial="passes", only=PASSES),
 ]
-TRIED = [arm for arm in ARMS if arm.name in ("mirrored:2", "horovod:2")]
+TRIED = [replace(arm, only=()) for arm in ARMS if arm.name in ("mirrored:2", "horovod:2")]
 ARMS += [replace(arm, trial="tiled") for arm in TRIED]
 ARMS += [replace(arm, trial="passes", only=PASSES) for arm in TRIED[1:]] + FEW
-ARMS.append(replace(FEW[0], keras=3))
+ARMS.append(replace(FEW[1], keras=3))
 EACH_TIME += FEW
 ASKED = [
     pytest.param(
@@ -250,14 +281,18 @@ def trained(
 
 @pytest.mark.parametrize(
     "program",
-    [p for p in PROGRAMS if p.keras3 != "only" and p.kind != "refused"],
+    daily(
+        [p for p in PROGRAMS if p.keras3 != "only" and p.kind != "refused"],
+        lambda program: program.name in PROCESSES,
+    ),
     ids=lambda p: p.name,
 )
 def test_two_stacks_train_the_same_rows(
     program: Program, trained: Callable[[Arm], tuple[Path, str]]
 ) -> None:
     """Every process has the same ledger, and what couples the rows of a slice ends equal."""
-    arms = [arm for arm in EACH_TIME if program in arm.programs and not arm.trial]
+    here = [arm for arm in (*EACH_TIME, HOROVOD_BY_NIGHT) if not arm.trial]
+    arms = [arm for arm in here if program in arm.programs]
     folders = [trained(arm)[0] for arm in arms]
     files = [file for folder in folders for file in folder.glob(f"{program.name}.*.npz")]
 

@@ -7,6 +7,13 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
+
+from launch import execute, make_plan
+from ringside_core.keras import tf
+from tests.contract.cases import Case
+from trainers.reading import Reading, read_the_same, reading
+from trainers.workers import as_it_is
 
 SCRIPT = Path(__file__).parent / "scripts" / "unseeded.py"
 SERIAL = [sys.executable]
@@ -43,6 +50,37 @@ def test_a_script_without_seeds_reads_the_same_in_all_processes(tmp_path: Path) 
     for name in serial.files:
         np.testing.assert_allclose(two[name], serial[name], rtol=1e-10)
     assert ledgers(tmp_path / "two") == ledgers(tmp_path / "serial")
+
+
+def test_a_timed_run_draws_as_its_author_wrote_it(tmp_path: Path) -> None:
+    """A parallel map draws in each process; then as many rows are asked for, not the same."""
+    script = f"{SCRIPT} {tmp_path / 'numbers.npz'} in_parallel"
+    spec = Case("horovod", 2).spec(script, epochs=2)
+    for save in ("all", "record"):
+        execution = execute(make_plan(spec.replace(save=save), run_dir=tmp_path / save))
+        assert execution.outcome.completed, execution.last_lines
+
+    assert ledgers(tmp_path / "record") == ["", ""]
+    assert all(ledgers(tmp_path / "all"))
+
+
+@pytest.mark.parametrize("as_written", [False, True])
+def test_data_are_read_as_written_where_they_may_be(
+    monkeypatch: pytest.MonkeyPatch, *, as_written: bool
+) -> None:
+    """Without the determinism of operations, in which a map that draws takes turns."""
+    read_the_same()
+    data, strategy = tf.data.Dataset.range(3), tf.distribute.OneDeviceStrategy("CPU:0")
+    strategy.experimental_distribute_dataset = as_it_is
+    turned_on: list[str] = []
+    monkeypatch.setattr(
+        tf.config.experimental, "enable_op_determinism", lambda: turned_on.append("on")
+    )
+
+    with reading(Reading(again=True, as_written=as_written), strategy):
+        iter(strategy.experimental_distribute_dataset(data))
+
+    assert turned_on == ([] if as_written else ["on"])
 
 
 def test_data_that_each_process_draws_itself_are_refused(tmp_path: Path) -> None:

@@ -149,8 +149,9 @@ different settings. The fastest settings become a tuned arm, which is certified 
 any other. The numbers of the trials are those of single runs.
 
 same rows: yes: in every epoch the run was fed the same rows in the same order (number and 64-bit
-hash) as most runs of its round. no: other rows, or in another order. one run: no other run of the
-round is there to compare. unknown: no ledger was kept.
+hash; the number alone with XLA, and where a parallel map of the data draws) as most runs of its
+round. no: other rows, or in another order. one run: no other run of the round is there to compare.
+unknown: no ledger was kept.
 
 replicas equal: Whether all replicas of a synchronous run end with trainable weights that are equal
 to the last bit; the run itself compares them. If a weight differs by more than 1/1000 of what it

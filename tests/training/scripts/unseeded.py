@@ -1,6 +1,6 @@
 """A script without seeds: an unseeded shuffle, NumPy's numbers, and a generator if it is asked for.
 
-`python unseeded.py numbers.npz [alone]`
+`python unseeded.py numbers.npz [alone] [in_parallel]`
 """
 
 import random
@@ -20,7 +20,15 @@ with ringside.scope():
     model = tf.keras.Sequential([tf.keras.layers.Dense(1, input_shape=(3,))])
     model.compile(tf.keras.optimizers.SGD(0.1), "mse")
 data = tf.data.Dataset.from_tensor_slices((x, x[:, :1])).shuffle(20)
-noisy = data.map(lambda a, b: (a + tf.random.normal([3], dtype=tf.float64), b)).batch(6)
+several = 2 if "in_parallel" in sys.argv else None
+
+
+def noisy(a: Any, b: Any) -> Any:
+    """A row with noise."""
+    return a + tf.random.normal([3], dtype=tf.float64), b
+
+
+batches = data.map(noisy, num_parallel_calls=several).batch(6)
 
 
 def drawn() -> Iterator[Any]:
@@ -31,9 +39,9 @@ def drawn() -> Iterator[Any]:
         yield rows, rows[:, :1]
 
 
-if sys.argv[2:] == ["alone"]:
+if "alone" in sys.argv:
     ringside.fit(model, drawn(), verbose=0)
 else:
-    ringside.fit(model, noisy, epochs=2, verbose=0)
+    ringside.fit(model, batches, epochs=2, verbose=0)
 if ringside.is_chief():
     np.savez(sys.argv[1], *model.get_weights(), np.random.random())

@@ -1,0 +1,110 @@
+"""What a `tf.data.Dataset` is made of, asked of its parts; nothing of it is read.
+
+Its graph (`tf.raw_ops.DatasetToGraphV2`) would hold a copy of all arrays. Private, TensorFlow 2.21:
+`Dataset._inputs` and `_functions`, the names of its classes, and of some `_batch_size`,
+`_drop_remainder` and `_deterministic`.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from ringside_core.keras import tf
+
+# Parts that leave the sizes of batches as they are.
+_KEEP_BATCHES = {
+    *("Map", "ParallelMap", "Prefetch", "Options", "Take", "Skip", "Cache", "Repeat", "Shuffle"),
+    *("Restructured", "AssertCardinality"),
+}
+BATCHES = {"Batch", "ParallelBatch", "PaddedBatch"}
+# Parts whose elements, in number and order, do not depend on what the elements before them hold.
+_KEEP_ORDER = _KEEP_BATCHES | BATCHES | {"Rebatch", "DenseToRagged", "Shard", "Zip", "Concatenate"}
+_PYTHON = ("PyFunc", "EagerPyFunc")
+_DRAWS = (
+    *_PYTHON,
+    *("Random", "Rng", "Multinomial", "TruncatedNormal", "ParameterizedTruncated"),
+    *("StatefulUniform", "StatefulStandardNormal", "StatefulTruncatedNormal", "StatefulRandom"),
+    "SampleDistorted",
+    *("AssignVariableOp", "AssignAddVariableOp"),  # the seeds of Keras 3
+)
+
+
+def kind(data: Any) -> str:
+    """Of the last part of a data set: `Map` of a `_MapDataset`."""
+    return type(data).__name__.strip("_").removesuffix("Dataset")
+
+
+def parts_of(data: Any) -> Iterator[Any]:
+    """A data set and all that it is made from."""
+    yield data
+    for part in data._inputs():
+        yield from parts_of(part)
+
+
+def _operations(part: Any) -> set[str]:
+    """Those of the functions of a part."""
+    found = set()
+    for function in part._functions():
+        graph = function.function.graph.as_graph_def()
+        for body in (graph.node, *(f.node_def for f in graph.library.function)):
+            found |= {node.op for node in body}
+    return found
+
+
+def runs_python(data: Any) -> bool:
+    """Whether reading a data set runs Python."""
+    return any(op in _PYTHON for part in parts_of(data) for op in _operations(part))
+
+
+def draws(part: Any) -> bool:
+    """Whether a function of a part of a data set draws, or runs Python."""
+    return any(op.startswith(_DRAWS) for op in _operations(part))
+
+
+def draws_in_parallel(data: Any) -> bool:
+    """Whether a parallel map draws, and nothing else depends on which numbers it draws.
+
+    Which elements there are, and in which order, is the same in every process then. What they draw
+    is so only where the map runs on one after the other, several times slower.
+    """
+    if not isinstance(data, tf.data.Dataset) or data.options().deterministic is False:
+        return False
+    found, left = False, [(data, True)]
+    while left:
+        part, keeps = left.pop()
+        if _may_differ(part):
+            return False
+        if kind(part) == "ParallelMap" and draws(part):
+            if not keeps:
+                return False
+            found = True
+        keeps = keeps and kind(part) in _KEEP_ORDER
+        left += [(each, keeps) for each in part._inputs()]
+    return found
+
+
+def _may_differ(part: Any) -> bool:
+    """Whether processes may get other elements, or in another order; then they are compared."""
+    if kind(part) == "Shard" or getattr(part, "_deterministic", "default") == "false":
+        return True
+    if "Interleave" not in kind(part) and kind(part) != "FlatMap":
+        return kind(part) not in ("Map", "ParallelMap") and draws(part)
+    # What it reads from is a list of files, seldom more; it tells nothing else of what is within.
+    variant = tf.data.experimental.to_variant(part)
+    try:
+        graph = tf.raw_ops.DatasetToGraphV2(input_dataset=variant, external_state_policy=1)
+        found = tf.compat.v1.GraphDef.FromString(graph.numpy())
+    except (tf.errors.OpError, ValueError):  # arrays of 2 GB and more fit in no graph
+        return True
+    bodies = (found.node, *(function.node_def for function in found.library.function))
+    return not found.node or any(
+        node.op.startswith(_DRAWS) or node.attr["deterministic"].s == b"false"
+        for body in bodies
+        for node in body
+    )
+
+
+def authors_batch_of(data: Any) -> int | None:
+    """The size that a data set's own `batch` asks for; None: it is not found."""
+    while kind(data) in _KEEP_BATCHES:
+        (data,) = data._inputs()
+    return int(data._batch_size) if kind(data) in BATCHES else None
