@@ -45,7 +45,8 @@ def environment(parent: Mapping[str, str], process: Process, *, tell: str) -> di
     own = {**process.env, **({LAUNCHER: tell} if tell else {})}
     if PRELOAD in own and parent.get(PRELOAD):
         own[PRELOAD] += f":{parent[PRELOAD]}"
-    return {**inherited, "PATH": search_path(parent), **own}
+    # Else the order of a set of texts, of which authors make vocabularies, is each process's own.
+    return {"PYTHONHASHSEED": "0", **inherited, "PATH": search_path(parent), **own}
 
 
 def search_path(parent: Mapping[str, str]) -> str:

@@ -90,7 +90,7 @@ def last_error(output: str) -> str:
     said = _said(kind.strip().rpartition(".")[2], text)
     places = [found.groups() for line in trace if (found := _PLACE.match(line))]
     own = [place for place in places if not any(part in place[0] for part in _NOT_THE_USERS)]
-    where = [f" ({file}, line {line})" for file, line in (own or places)[-1:]]
+    where = [f" ({file}, line {line})" for file, line in own[-1:]]
     return said + "".join(where)
 
 

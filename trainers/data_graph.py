@@ -50,9 +50,20 @@ def _operations(part: Any) -> set[str]:
     return found
 
 
-def runs_python(data: Any) -> bool:
-    """Whether reading a data set runs Python."""
-    return any(op in _PYTHON for part in parts_of(data) for op in _operations(part))
+def drawn_again(data: Any) -> str:
+    """Why a restart may not read the rows that were due; empty: it does.
+
+    A restart makes the iterators of the epochs before again, and does not read them. A shuffle
+    draws when its iterator is made, or at the first element of what stands behind it.
+    """
+    if any(op in _PYTHON for part in parts_of(data) for op in _operations(part)):
+        return "The data run Python"
+    for part in parts_of(data):
+        if kind(part) in ("Shuffle", "Concatenate", "Cache"):
+            before = (each for input_ in part._inputs() for each in parts_of(input_))
+            if any(kind(each) == "Shuffle" for each in before):
+                return f"A {kind(part).lower()} stands behind a shuffle of the data"
+    return ""
 
 
 def draws(part: Any) -> bool:

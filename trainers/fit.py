@@ -19,7 +19,7 @@ from trainers.artifacts import Checkpoint, Export, savers
 from trainers.callback_state import CallbackState, Learned
 from trainers.callbacks import learned_by, of_this_process
 from trainers.checkpoint import Position, weights_digest
-from trainers.data_graph import draws_in_parallel, runs_python
+from trainers.data_graph import drawn_again, draws_in_parallel
 from trainers.driver import Driver, Listener, Training
 from trainers.fit_call import FitCall, no_batch
 from trainers.preemption import Preemption
@@ -115,10 +115,10 @@ def train_call(
     record.gradient_bytes = sum(sizes) or None
     calls = _Calls(call, steps, position, stopped=position.ended and spec.resume_from != "auto")
     record.warnings += calls.warnings
-    if position.place is not None and _reads_by_python(call):
+    if position.place is not None and (why := why_drawn_again(call)):
         record.warnings += (
-            "The data run Python. What it draws begins again at a restart, so the rows may not be "
-            "those that were due.",
+            f"{why}. What it draws begins again at a restart, so the rows may not be those that "
+            "were due.",
         )
     learned = calls.learned if learns else lambda: None
     saving = savers(training, record, run_dir, rebuilt=rebuilt, learned=learned)
@@ -457,11 +457,12 @@ def _form_of(call: FitCall) -> Any:
     return tf.nest.map_structure(of_rows, batch)
 
 
-def _reads_by_python(call: FitCall) -> bool:
+def why_drawn_again(call: FitCall) -> str:
+    """Why a restart may not read the rows that were due; empty: it does."""
     x = call.arguments.get("x")
-    return (
-        runs_python(x) if isinstance(x, tf.data.Dataset) else rows_of_arrays(call.arguments) is None
-    )
+    if isinstance(x, tf.data.Dataset):
+        return drawn_again(x)
+    return "The data run Python" if rows_of_arrays(call.arguments) is None else ""
 
 
 def _feed(spec: RunSpec, call: FitCall, number: int) -> str:

@@ -99,7 +99,7 @@ class FitCall:
         """Of a training from arrays: they, as Keras hands them to a step; a single one alone."""
         given = tuple(arrays_in(self.arguments).values())
         alone = len(given) == 1 and not isinstance(self.arguments.get("x"), tuple | list)
-        return given[0] if alone else given
+        return _in_tuples(given[0] if alone else given)
 
     def no_history(self) -> Any:
         """Keras' History of a training that is not made here: each number is NaN."""
@@ -140,6 +140,13 @@ class FitCall:
             received=f"--global-batch {rows}",
             advice="Leave it out, or give arrays or a tf.data.Dataset.",
         )
+
+
+def _in_tuples(nest: Any) -> Any:
+    """The same without lists, which a data set would take for tensors."""
+    if isinstance(nest, dict):
+        return {name: _in_tuples(part) for name, part in nest.items()}
+    return tuple(map(_in_tuples, nest)) if isinstance(nest, list | tuple) else nest
 
 
 def fit_call(

@@ -66,13 +66,13 @@ class RowLedger:
         if self._backend.size > 1:
             first, _, n = cut(batch, 0, _MORE)
             place = tf.one_hot(tf.minimum(self._batches, _KEPT - 1), _KEPT, dtype=tf.int64)
-            seen = tf.cast(n, tf.int64) + (row_hash(first) if same else 0)
+            seen = tf.cast(n, tf.int64) + (row_hash(first, whole=batch) if same else 0)
             self._read.assign_add(place * seen)
             self._batches.assign_add(1)
         if not hashed:
             return
         some = tf.cast(tf.minimum(rows, 1), tf.int64)
-        self._hash.assign_add(row_hash(part, number, size) * some * self._factor)
+        self._hash.assign_add(row_hash(part, number, size, batch) * some * self._factor)
         self._factor.assign(self._factor * _ODD)
 
     def begin(self, rows: int = 0, hashed: int = 0, factor: int = 1) -> None:
@@ -107,7 +107,8 @@ class RowLedger:
                 "Every process must read the same batches.",
                 received=f"other rows or another number of them, first in {number} of epoch "
                 f"{epoch + 1}",
-                advice="Seed what draws them, such as the np.random.default_rng() of a generator.",
+                advice="Seed what draws them, such as the np.random.default_rng() of a generator, "
+                "and sort what comes from a set.",
             )
 
     def least(self) -> int:

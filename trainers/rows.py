@@ -26,7 +26,7 @@ def cut(batch: Any, r: int, size: int) -> tuple[Any, Any, Any]:
         the number 0.
 
     Raises:
-        RefusalError: no part has rows, or it is not known which parts have.
+        RefusalError: no part has rows, or it is not known which parts have. One replica takes all.
 
     Example:
         >>> part, rows, n = cut({"x": tf.range(5)}, 1, 2)
@@ -34,9 +34,10 @@ def cut(batch: Any, r: int, size: int) -> tuple[Any, Any, Any]:
         ([1, 3], 2, 5)
     """
     flat = [t for t in tf.nest.flatten(batch) if t is not None]
-    n, beside = rows_of(flat)
     if size == 1:
+        n = rows_of(flat, divided=False)[0]
         return batch, n, n
+    n, beside = rows_of(flat)
     least, most = (min, max) if isinstance(n, int) else (tf.minimum, tf.maximum)
     rows, first = most((n - r + size - 1) // size, 0), least(r, n - 1)
 
@@ -62,9 +63,19 @@ def repeated(batch: Any, times: int) -> Any:
     return tf.nest.map_structure(several, batch)
 
 
-def rows_of(parts: list[Any]) -> tuple[Any, set[int]]:
-    """The number of rows of a batch, an int if it is static, and those of parts beside the rows."""
+def rows_of(parts: list[Any], *, divided: bool = True) -> tuple[Any, set[int]]:
+    """The number of rows of a batch, an int if it is static, and those of parts beside the rows.
+
+    Args:
+        parts: of the batch.
+        divided: among replicas; else its parts may have any numbers of rows, and the first counts.
+
+    Raises:
+        RefusalError: of a batch that is divided: see `cut`.
+    """
     found = [_number_of(t) for t in parts if not _is_single(t)]
+    if not found and not divided:
+        return 1, set()
     if not found:
         raise RefusalError(
             "A batch must have rows: an array or tensor of one number for each example.",
@@ -75,13 +86,15 @@ def rows_of(parts: list[Any]) -> tuple[Any, set[int]]:
     if not dynamic:
         n = static[0]
         if 2 * static.count(n) <= len(static):
+            if not divided:
+                return n, set()
             raise RefusalError(
                 "Most parts of a batch must have as many rows as its first part.",
                 received=f"parts of {', '.join(map(str, static))} rows",
                 advice="What belongs to every row may be a constant of the model.",
             )
         return n, set(static) - {n}
-    for other in dynamic[1:]:
+    for other in dynamic[1:] if divided else ():
         # Not `tf.debugging.assert_equal`, whose tf.cond a strategy's step cannot always run.
         tf.raw_ops.Assert(
             condition=tf.equal(dynamic[0], other),
@@ -116,7 +129,7 @@ def block(batch: Any, r: int, size: int) -> tuple[Any, Any]:
     return tf.nest.map_structure(own, batch), rows
 
 
-def row_hash(batch: Any, r: int = 0, size: int = 1) -> Any:
+def row_hash(batch: Any, r: int = 0, size: int = 1, whole: Any = None) -> Any:
     """A hash of the rows of a batch in their order, int64.
 
     It is a sum over rows, of what a row holds × an odd fingerprint of its place in the global
@@ -126,13 +139,17 @@ def row_hash(batch: Any, r: int = 0, size: int = 1) -> Any:
         batch: a nest of tensors.
         r: its rows are rows r::size of a global batch.
         size: see r.
+        whole: the batch that they were cut from, which says what stands beside the rows; None: they
+            are the batch.
     """
     total = tf.zeros([], tf.int64)
     held: list[Any] = []  # by the rows of each dense part
     parts = [t for t in tf.nest.flatten(batch) if t is not None and not _is_single(t)]
-    _, beside = rows_of(parts)
-    for k, t in enumerate(parts):
-        if _is_beside(t, beside):
+    of = batch if whole is None else whole
+    of = [t for t in tf.nest.flatten(of) if t is not None and not _is_single(t)]
+    beside = rows_of(of, divided=size > 1)[1]
+    for k, (t, from_part) in enumerate(zip(parts, of, strict=True)):
+        if _is_beside(from_part, beside):
             continue
         if isinstance(t, tf.Tensor):
             held.append(_fingerprints(t) * _form(k, t))
@@ -142,8 +159,8 @@ def row_hash(batch: Any, r: int = 0, size: int = 1) -> Any:
             shape = tf.zeros_like(row)[:, None] + tf.shape(values, tf.int64)[None, 1:]
             place = tf.concat([tf.stack(columns, 1), inner, shape], 1)
             total += tf.reduce_sum(_fingerprints(values) * (_fingerprints(place) | 1))
-    if held:
-        rows = sum(held)
+    # Of a batch that is not divided, parts may have other numbers of rows; the sum is the same.
+    for rows in [sum(held)] if held and size > 1 else held:
         places = tf.range(tf.size(rows, tf.int64)) * size + r
         total += tf.reduce_sum(rows * (_fingerprints(places) | 1))
     return total

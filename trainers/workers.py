@@ -106,7 +106,7 @@ def build_symbolically(
     if data_batch is None:
         data_batch = _zeros(iterator._distributed_dataset.element_spec, rows=2)
     # A model that has no `call` is built by its own step.
-    with backend.scope(), suppress(RuntimeError, NotImplementedError):
+    with backend.scope(), suppress(RuntimeError, NotImplementedError, ValueError):
         model._symbolic_build(data_batch=data_batch)
 
 

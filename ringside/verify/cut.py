@@ -1,6 +1,9 @@
 """A fit on few of its author's batches, so that its updates can be compared one by one."""
 
+from functools import cached_property
 from typing import Any
+
+import numpy as np
 
 from ringside_core.keras import tf
 from trainers.fit_call import FitCall
@@ -67,9 +70,16 @@ class _Cut(tf.keras.utils.Sequence):
     def __len__(self) -> int:
         return min(len(self._all), self._batches + bool(self._tail))
 
+    @cached_property
+    def _has_short_batches(self) -> bool:
+        """As arrays: Keras' own Sequences end with what is left."""
+        first, last = (self._all[k] for k in (0, len(self._all) - 1))
+        pairs = zip(tf.nest.flatten(first), tf.nest.flatten(last), strict=False)
+        return any(len(few) < len(many) for many, few in pairs if np.ndim(many))
+
     def __getitem__(self, number: int) -> Any:
         batch = self._all[number]
-        if number < self._batches:
+        if number < self._batches or not self._has_short_batches:
             return batch
         return tf.nest.map_structure(lambda array: array[: self._tail], batch)
 

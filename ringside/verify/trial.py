@@ -42,7 +42,7 @@ from ringside_core.specs import RecordInProgress
 from ringside_core.users_errors import of_users
 from ringside_core.workloads.registry import fit_number
 from ringside_core.workloads.script import ScriptIsOver
-from trainers.fit import make_variables, train_call
+from trainers.fit import make_variables, train_call, why_drawn_again
 from trainers.fit_call import FitCall
 from trainers.reading import rows_of_arrays
 from trainers.row_ledger import RowLedger
@@ -69,6 +69,7 @@ class Trial:
         """
         self._request, self._record, self._run_dir, self._fit = request, record, run_dir, fit
         self.reached = 0
+        _rank_in_float32()
         self._draws = Draws(record.spec.seed) if request.plain else None
         self._ledger: Any = None
         self._authors: dict[int, Any] = {}  # training steps of models of plain Keras
@@ -141,6 +142,7 @@ class Trial:
             if not self.plain:
                 session.steps.tiled = False
         trace.meta["sources"] = users_code()
+        trace.meta["drawn_again"] = why_drawn_again(call)
         trace.write(trace_file(self._run_dir, case, self._record.task))
         if trace.error:
             raise ScriptIsOver
@@ -161,7 +163,8 @@ class Trial:
 
         def noting(batch: Any) -> Any:
             flat = [t for t in tf.nest.flatten(batch) if t is not None]
-            ledger.note(batch, rows_of(flat)[0], 0, 1, None if model.jit_compile else batch)
+            n = rows_of(flat, divided=False)[0]
+            ledger.note(batch, n, 0, 1, None if model.jit_compile else batch)
             return step(batch)
 
         vars(model)["train_step"], model.train_function = noting, None
@@ -207,7 +210,7 @@ class Trial:
                 else:
                     for variable, number in zip(place, numbers, strict=True):
                         variable.assign(number)
-                model.fit(_alone(of, fixed=fixed), verbose=0)
+                model.fit(_alone(of, x, fixed=fixed), verbose=0)
                 return np.concatenate([np.asarray(v).reshape(-1) for v in kept])
 
             step = self._authors[id(model)]
@@ -455,6 +458,11 @@ class Watch(tf.keras.callbacks.Callback):
         known = isinstance(data, tuple | list) or hasattr(data, "shape")
         return (rows_of_arrays({"x": data}) or 0) if known else 0
 
+    def _sizes(self) -> dict[str, Any]:
+        given = self._call.arguments
+        size = given.get("validation_batch_size") or given.get("batch_size")
+        return {"steps": given.get("validation_steps"), "batch_size": size}
+
     def _evaluated(self) -> dict[str, Any]:
         data = self._call.arguments.get("validation_data")
         if data is None:
@@ -464,13 +472,7 @@ class Watch(tf.keras.callbacks.Callback):
             if isinstance(data, tuple)
             else {"x": data}
         )
-        steps = self._call.arguments.get("validation_steps")
-        size = self._call.arguments.get("validation_batch_size") or self._call.arguments.get(
-            "batch_size"
-        )
-        said = self._call.model.evaluate(
-            **given, steps=steps, batch_size=size, verbose=0, return_dict=True
-        )
+        said = self._call.model.evaluate(**given, **self._sizes(), verbose=0, return_dict=True)
         return {name: np.asarray(value) for name, value in said.items() if np.ndim(value) == 0}
 
     def _predicted(self) -> dict[str, NDArray[Any]]:
@@ -479,10 +481,9 @@ class Watch(tf.keras.callbacks.Callback):
         if data is None:
             return {}
         x = data[0] if isinstance(data, tuple) else data
-        steps = self._call.arguments.get("validation_steps")
         try:
-            outputs = self._call.model.predict(x, steps=steps, verbose=0)
-        except (NotImplementedError, ValueError, TypeError):  # plain Keras says the same
+            outputs = self._call.model.predict(x, **self._sizes(), verbose=0)
+        except Exception:  # its author never asks for it, and plain Keras says the same
             return {}
         return {f"output {k}": storable(a) for k, a in enumerate(tf.nest.flatten(outputs))}
 
@@ -566,6 +567,17 @@ def _has_fixed_size(data: Any) -> bool:
     )
 
 
+def _rank_in_float32() -> None:
+    """TensorFlow finds the k largest of float32 only, as metrics of the top k ask."""
+    upstream = tf.math.in_top_k
+
+    def in_top_k(targets: Any, predictions: Any, k: Any, name: Any = None) -> Any:
+        return upstream(targets, tf.cast(predictions, tf.float32), k, name)
+
+    for math in (tf.math, tf.compat.v2.math):
+        math.in_top_k = in_top_k
+
+
 def _same_in_each(first: Any, call: FitCall) -> str:
     """A part that has as many rows as a batch, all of which the next batch has too; empty: none."""
     data = call.arguments.get("x")
@@ -589,8 +601,14 @@ def _same_in_each(first: Any, call: FitCall) -> str:
     return ""
 
 
-def _alone(batch: Any, *, fixed: bool) -> tf.data.Dataset:
-    """A data set of this batch; if it has no fixed size, its form says any number of rows."""
+def _alone(batch: Any, data: Any, *, fixed: bool) -> tf.data.Dataset:
+    """A data set of this batch; if it has no fixed size, its form says any number of rows.
+
+    Args:
+        batch: as it is.
+        data: the author's, which has a form if it is a data set.
+        fixed: whether it has a fixed size.
+    """
     alone = tf.data.Dataset.from_tensors(batch)
     if fixed:
         return alone
@@ -600,7 +618,10 @@ def _alone(batch: Any, *, fixed: bool) -> tf.data.Dataset:
             return tf.TensorSpec([None, *spec.shape[1:]], spec.dtype)
         return spec
 
-    signature = tf.nest.map_structure(of_any_size, alone.element_spec)
+    if isinstance(data, tf.data.Dataset):
+        signature = data.element_spec
+    else:
+        signature = tf.nest.map_structure(of_any_size, alone.element_spec)
     of_any = tf.data.Dataset.from_generator(lambda: [batch], output_signature=signature)
     return of_any.apply(tf.data.experimental.assert_cardinality(1))
 

@@ -23,7 +23,7 @@ from tensorflow.python import pywrap_tfe
 from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function
 from tensorflow.python.ops.parallel_for import control_flow_ops
 
-from ringside_core.keras.tensorflow import tf
+from ringside_core.keras.tensorflow import VERSION, tf
 from ringside_core.specs import RefusalError
 
 # TensorFlow's classes of the graphs of branches and loops.
@@ -179,8 +179,12 @@ def shared(
     kept = part.pending or {}
     counted = [_sum(_counted(part, gradients[k]), kept.get(key(variables[k]))) for k in todo]
     if part.size > 1 and todo:
+        slices = {k: g for k, g in enumerate(counted) if _same_in_all(part, g)}
+        added = [g.values if k in slices else g for k, g in enumerate(counted)]
         with part.together():
-            counted = part.reduce(counted, [variables[k] for k in todo], upstream)
+            counted = part.reduce(added, [variables[k] for k in todo], upstream)
+        for k, own in slices.items():
+            counted[k] = tf.IndexedSlices(counted[k], own.indices, own.dense_shape)
     for k, gradient in zip(todo, counted, strict=True):
         gradients[k] = gradient
     return gradients
@@ -220,6 +224,29 @@ def _counted(part: Part, gradient: Any) -> Any:
     if part.tiled and isinstance(gradient, tf.IndexedSlices):
         return times(gradient, part.portion * (part.number == 0))
     return times(gradient, part.share)
+
+
+def _same_in_all(part: Part, gradient: Any) -> bool:
+    """Whether slices are of the same rows of a table in all replicas, such as its positions.
+
+    Keras 3 squares slices one by one: those of all replicas are added first, as in the whole batch.
+    """
+    slices = VERSION == 3 and isinstance(gradient, tf.IndexedSlices) and part.pending is None
+    return slices and not part.tiled and _is_constant(gradient.indices)
+
+
+def _is_constant(tensor: Any) -> bool:
+    """Whether a tensor of a graph follows from constants alone, not from rows or random numbers."""
+    if tf.executing_eagerly():
+        return False
+    seen, left = set(), [tensor.op]
+    while left:
+        operation = left.pop()
+        if operation.op_def.is_stateful or operation.type == "Placeholder":
+            return False
+        seen.add(operation.name)
+        left += [each.op for each in operation.inputs if each.op.name not in seen]
+    return True
 
 
 def _sum(first: Any, second: Any) -> Any:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ringside_core.keras import tf
-from trainers.data_graph import authors_batch_of, draws_in_parallel, runs_python
+from trainers.data_graph import authors_batch_of, drawn_again, draws_in_parallel
 
 IMAGES = tf.data.Dataset.from_tensor_slices(np.zeros((8, 4, 4, 3), np.float32))
 
@@ -83,13 +83,18 @@ def test_draws_are_free_where_no_element_depends_on_them(name: str) -> None:
     assert draws_in_parallel((FREE | HELD)[name]()) == (name in FREE)
 
 
-def test_python_that_reads_is_found() -> None:
-    """A generator, and a function in a map or within an interleave."""
-    called = FREE["Python"]()
+def test_what_draws_again_at_a_restart_is_found() -> None:
+    """A generator, a function in a map, and a shuffle whose iterator another part makes late."""
+    rows = tf.data.Dataset.range(8)
 
-    assert runs_python(generated().batch(2))
-    assert runs_python(called.batch(2))
-    assert not runs_python(FREE["layer"]())
+    for data in (generated(), FREE["Python"]()):
+        assert drawn_again(data.batch(2)) == "The data run Python"
+    assert (
+        drawn_again(rows.shuffle(8).shuffle(4)) == "A shuffle stands behind a shuffle of the data"
+    )
+    assert drawn_again(rows.shuffle(8).cache()).startswith("A cache stands")
+    for data in (FREE["layer"](), rows.shuffle(8).batch(2).repeat()):
+        assert not drawn_again(data)
 
 
 @pytest.mark.parametrize(

@@ -71,12 +71,26 @@ def test_blocks_join_to_the_batch() -> None:
 def test_hashes_of_all_replicas_add_up(size: int) -> None:
     """The ledger of an arm is that of the serial run, however the batch is divided."""
     given = tf.nest.map_structure(tf.constant, batch_of(7))
-    del given["table"]
+    # As many rows as a replica has.
+    given["table"] = tf.zeros([4 if size == 2 else 3, 2])
 
     parts = [cut(given, r, size)[0] for r in range(size)]
-    added = sum(int(row_hash(part, r, size)) for r, part in enumerate(parts))
+    added = sum(int(row_hash(part, r, size, given)) for r, part in enumerate(parts))
 
     assert (added - int(row_hash(given))) % 2**64 == 0
+
+
+def test_parts_of_other_rows_are_no_matter_where_nothing_is_divided() -> None:
+    """Merged graphs, or one batch of labelled and one of other images: one replica trains them."""
+    nodes, edges = tf.zeros([16, 2]), tf.range(6)
+
+    own, rows, n = cut((nodes, nodes, edges, edges), 0, 1)
+
+    assert (len(own), rows, n) == (4, 16, 16)
+    swapped = nodes, nodes, edges, tf.reverse(edges, [0])
+    assert int(row_hash((nodes, nodes, edges, edges))) != int(row_hash(swapped))
+    with pytest.raises(RefusalError, match="as many rows as its first part"):
+        cut((nodes, nodes, edges, edges), 0, 2)
 
 
 @pytest.mark.parametrize("change", ["swap", "value", "word", "twice"])
