@@ -41,6 +41,7 @@ def environment(parent: Mapping[str, str], process: Process, *, tell: str) -> di
         for name, value in parent.items()
         if name not in (*HOROVODRUN, "TF_CONFIG", *(row[1] for row in NOT_SERVED))
         and not name.startswith(("OMPI_COMM_WORLD_", "PMIX_", "RINGSIDE_"))
+        and (name, value) != ("PYTHONHASHSEED", "random")
     }
     own = {**process.env, **({LAUNCHER: tell} if tell else {})}
     if PRELOAD in own and parent.get(PRELOAD):

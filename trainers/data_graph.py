@@ -40,6 +40,17 @@ def parts_of(data: Any) -> Iterator[Any]:
         yield from parts_of(part)
 
 
+def nodes_of(data: Any) -> list[Any]:
+    """Those of the graph of a data set and of its functions; none: it fits in no graph of 2 GB."""
+    variant = tf.data.experimental.to_variant(data)
+    try:
+        graph = tf.raw_ops.DatasetToGraphV2(input_dataset=variant, external_state_policy=1)
+        found = tf.compat.v1.GraphDef.FromString(graph.numpy())
+    except (tf.errors.OpError, ValueError):
+        return []
+    return [*found.node, *(node for body in found.library.function for node in body.node_def)]
+
+
 def _operations(part: Any) -> set[str]:
     """Those of the functions of a part."""
     found = set()
@@ -100,17 +111,9 @@ def _may_differ(part: Any) -> bool:
     if "Interleave" not in kind(part) and kind(part) != "FlatMap":
         return kind(part) not in ("Map", "ParallelMap") and draws(part)
     # What it reads from is a list of files, seldom more; it tells nothing else of what is within.
-    variant = tf.data.experimental.to_variant(part)
-    try:
-        graph = tf.raw_ops.DatasetToGraphV2(input_dataset=variant, external_state_policy=1)
-        found = tf.compat.v1.GraphDef.FromString(graph.numpy())
-    except (tf.errors.OpError, ValueError):  # arrays of 2 GB and more fit in no graph
-        return True
-    bodies = (found.node, *(function.node_def for function in found.library.function))
-    return not found.node or any(
-        node.op.startswith(_DRAWS) or node.attr["deterministic"].s == b"false"
-        for body in bodies
-        for node in body
+    nodes = nodes_of(part)
+    return not nodes or any(
+        node.op.startswith(_DRAWS) or node.attr["deterministic"].s == b"false" for node in nodes
     )
 
 

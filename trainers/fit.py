@@ -1,6 +1,7 @@
 """One `ringside.fit`: Keras' own `fit` with its author's arguments, timed, recorded and saved."""
 
 import json
+import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -30,6 +31,7 @@ from trainers.reading import (
     rows_of_arrays,
 )
 from trainers.resume import check_goes_on, restored
+from trainers.shard import digest
 from trainers.step import Steps
 from trainers.sync_proof import ReplicasDifferError, SyncProof
 from trainers.totals import Totals
@@ -76,9 +78,9 @@ def train_call(
     if not backend.capabilities.synchronous:
         executions = 1  # a coordinator dispatches one step, and learns when it has ended
     backend.prepare_model(model)
-    looks, learns = _agreed(call, backend)
+    looks, learns, same_cores = _agreed(call, backend)
     x = call.arguments.get("x")
-    drawn = timed and backend.capabilities.synchronous and draws_in_parallel(x)
+    drawn = timed and same_cores and backend.capabilities.synchronous and draws_in_parallel(x)
     at_tape, shards = call.gradients == "tape", call.shards
     steps.begin(model, at_tape=at_tape, each_step=looks, hashed=not drawn, shards=shards)
     with backend.scope():
@@ -129,6 +131,7 @@ def train_call(
     calls.driver = driver
     steps.on_last_step = driver.stop_clock
     if position.epochs_done >= call.last_epoch:
+        steps.end()
         data.leave_out(call.arguments.get("x"))
         with backend.scope():
             for one in optimizers_of(model):  # as Keras' `fit` does behind its last epoch
@@ -363,23 +366,36 @@ def _check_workers(position: Position) -> None:
         )
 
 
-def _agreed(call: FitCall, backend: Backend) -> tuple[bool, bool]:
-    """Whether any process has callbacks that look at batches, and whether any has callbacks.
+def _agreed(call: FitCall, backend: Backend) -> tuple[bool, bool, bool]:
+    """What all processes agree on.
+
+    Returns:
+        (whether any has callbacks that look at batches; whether any has callbacks; whether all have
+        as many processors: TensorFlow reads as many files at once where its author leaves it that).
 
     Raises:
-        RefusalError: processes have different numbers of batches.
+        RefusalError: processes have different numbers of batches, or other data to divide.
     """
     looks = any(map(KERAS.looks_at_steps, call.callbacks))
     batches = -1 if call.steps_per_epoch is None else call.steps_per_epoch
-    own = np.array([looks, bool(call.callbacks), batches, -batches], np.float64)
-    looks, learns, most, fewest = backend.all_reduce(own, "max")
+    same = [batches, len(os.sched_getaffinity(0)), digest(call.arguments.get("x"))]
+    own = np.array([looks, bool(call.callbacks), *same, *(-value for value in same)], np.float64)
+    looks, learns, most, most_cores, digested, fewest, least_cores, other = backend.all_reduce(
+        own, "max"
+    )
+    if digested != -other:
+        raise RefusalError(
+            "Every process must give ringside.shard the same data.",
+            received="other numbers or texts, or in another order",
+            advice="Seed what shuffles them, and sort lists of files and what comes from a set.",
+        )
     if most != -fewest:
         raise RefusalError(
             "Every process must read the same batches.",
             received=f"{int(-fewest)} batches in an epoch of one process, {int(most)} of another",
             advice="Give each process all data: Ringside divides each batch among the replicas.",
         )
-    return bool(looks), bool(learns)
+    return bool(looks), bool(learns), most_cores == -least_cores
 
 
 def make_variables(call: FitCall) -> None:

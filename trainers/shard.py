@@ -3,17 +3,18 @@
 Rows r, r + R, … of a data set are those that replica r gets of its batches (docs/decisions/0009).
 """
 
+import hashlib
 import weakref
 from typing import Any
 
 from backends.base import Backend
 from ringside_core.keras import tf
 from ringside_core.specs import RefusalError
-from trainers.data_graph import draws, kind, parts_of
+from trainers.data_graph import draws, kind, nodes_of, parts_of
 
 _BEHIND_BATCH = {"Prefetch", "Options"}
 _BEHIND = {"Map", "ParallelMap", "Prefetch", "Options", "Cache", "Repeat"}
-_shards: Any = weakref.WeakKeyDictionary()  # data set → (processes, replicas)
+_shards: Any = weakref.WeakKeyDictionary()  # data set → (processes, replicas, what it divides)
 
 
 def sharded(data: Any, backend: Backend) -> Any:
@@ -22,6 +23,8 @@ def sharded(data: Any, backend: Backend) -> Any:
         raise RefusalError("ringside.shard takes a tf.data.Dataset.", received=type(data).__name__)
     if backend.size == 1 or not backend.capabilities.synchronous:
         return data
+    if is_sharded(data):
+        raise RefusalError("ringside.shard stands once.", received="data that it has divided")
     rows, replicas = int(data.cardinality()), backend.num_replicas
     if rows == tf.data.UNKNOWN_CARDINALITY:
         raise RefusalError(
@@ -42,13 +45,29 @@ def sharded(data: Any, backend: Backend) -> Any:
         numbered = data.enumerate().filter(lambda k, _: k % replicas // here == backend.rank)
         count = rows // backend.size if rows >= 0 else rows
         own = numbered.map(lambda _, row: row).apply(tf.data.experimental.assert_cardinality(count))
-    _shards[own] = backend.size, replicas
+    _shards[own] = backend.size, replicas, data
     return own
 
 
 def is_sharded(data: Any) -> bool:
     """Whether each process reads its part of a data set."""
     return bool(_shards) and any(part in _shards for part in parts_of(data))
+
+
+def digest(data: Any) -> int:
+    """A number of 48 bits of what `ringside.shard` was given: arrays and names of files, in order.
+
+    Returns:
+        0: it divides nothing. Of what Python yields it says nothing.
+    """
+    if not isinstance(data, tf.data.Dataset) or not is_sharded(data):
+        return 0
+    *_, given = next(_shards[part] for part in parts_of(data) if part in _shards)
+    found = hashlib.blake2b(digest_size=6)
+    for node in nodes_of(given):
+        if node.op == "Const":
+            found.update(node.attr["value"].tensor.SerializeToString(deterministic=True))
+    return int.from_bytes(found.digest())
 
 
 def own_batches(data: Any) -> tuple[Any, int, int]:
@@ -78,7 +97,7 @@ def own_batches(data: Any) -> tuple[Any, int, int]:
                 "each row that a stateless operation takes behind it.",
             )
         (part,) = part._inputs()
-    processes, replicas = _shards[part]
+    processes, replicas, _ = _shards[part]
     if batched is None:
         raise RefusalError(
             "ringside.shard stands before the data are batched.",

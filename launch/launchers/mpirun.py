@@ -27,7 +27,9 @@ class Mpirun:
         # LAUNCHER names a process of this machine: a task on another one would not find it.
         exported = [RUN_ID] if away else [RUN_ID, LAUNCHER]
         networks = {"btl_tcp_if_include": interface, "oob_tcp_if_include": interface}
-        reach = [*remote_flags(networks, site), "-x", "PATH"] if away else []
+        reach = (
+            [*remote_flags(networks, site), "-x", "PATH", "-x", "PYTHONHASHSEED=0"] if away else []
+        )
         argv = (
             "mpirun",
             *(["--allow-run-as-root"] if site.is_root else []),

@@ -616,7 +616,11 @@ class _Judge:
         check = self._allowing(resumed, UPDATES)
         due = self._ledgers(later)
         others = [_other_rows(self._ledgers(trace), due) for trace in arm.values()]
-        if any(others) and (why := later.meta["drawn_again"]):
+        if check.worst is None and not check.passed:
+            return check.replace(name="resumed", finding=f"after the restart, {check.finding}")
+        counts = {tuple(n for n, _ in self._ledgers(trace)) for trace in (*arm.values(), later)}
+        why = later.meta["drawn_again"]
+        if any(others) and why and len(counts) == 1:
             said = f"not covered: {why[0].lower()}{why[1:]}, which draws again after a restart"
             return Check(name="resumed", passed=True, covered=False, finding=said)
         if check.passed and any(others):

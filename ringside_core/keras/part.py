@@ -179,12 +179,7 @@ def shared(
     kept = part.pending or {}
     counted = [_sum(_counted(part, gradients[k]), kept.get(key(variables[k]))) for k in todo]
     if part.size > 1 and todo:
-        slices = {k: g for k, g in enumerate(counted) if _same_in_all(part, g)}
-        added = [g.values if k in slices else g for k, g in enumerate(counted)]
-        with part.together():
-            counted = part.reduce(added, [variables[k] for k in todo], upstream)
-        for k, own in slices.items():
-            counted[k] = tf.IndexedSlices(counted[k], own.indices, own.dense_shape)
+        counted = _reduced(part, counted, [variables[k] for k in todo], upstream)
     for k, gradient in zip(todo, counted, strict=True):
         gradients[k] = gradient
     return gradients
@@ -226,13 +221,37 @@ def _counted(part: Part, gradient: Any) -> Any:
     return times(gradient, part.share)
 
 
-def _same_in_all(part: Part, gradient: Any) -> bool:
-    """Whether slices are of the same rows of a table in all replicas, such as its positions.
+def _reduced(
+    part: Part,
+    gradients: list[Any],
+    variables: list[Any],
+    upstream: Callable[[Any], Any] | None,
+) -> list[Any]:
+    """Gradients, added over replicas.
 
-    Keras 3 squares slices one by one: those of all replicas are added first, as in the whole batch.
+    Keras 3 squares slices of the same row one by one. Slices of the same rows of a table in all
+    replicas, such as its positions, are added, as in the whole batch.
     """
-    slices = VERSION == 3 and isinstance(gradient, tf.IndexedSlices) and part.pending is None
-    return slices and not part.tiled and _is_constant(gradient.indices)
+    slices = {k: g for k, g in enumerate(gradients) if _same_in_all(part, g)}
+    given = [g.values if k in slices else g for k, g in enumerate(gradients)]
+    with part.together():
+        found = part.reduce(given, variables, upstream)
+    for k, own in slices.items():
+        found[k] = tf.IndexedSlices(found[k], own.indices, own.dense_shape)
+    return found
+
+
+def _same_in_all(part: Part, gradient: Any) -> bool:
+    if VERSION == 2 or not isinstance(gradient, tf.IndexedSlices) or part.tiled or part.pending:
+        return False
+    if isinstance(
+        part.n, int
+    ):  # where the number of rows is a constant, indices may follow from it
+        slices = gradient.indices.shape[0]
+        rows = {max(1, part.n // part.size), -(-part.n // part.size)}
+        if slices is None or any(slices % number == 0 for number in rows):
+            return False
+    return _is_constant(gradient.indices)
 
 
 def _is_constant(tensor: Any) -> bool:
@@ -406,8 +425,7 @@ def _added(
     own = [k for k, source in enumerate(owners) if _is_variable(source)]
     gradients, variables = [times(flat[k], some) for k in own], [owners[k] for k in own]
     if part.size > 1:
-        with part.together():
-            gradients = part.reduce(gradients, variables, None)
+        gradients = _reduced(part, gradients, variables, None)
     for k, gradient in zip(own, gradients, strict=True):
         flat[k] = gradient
         part.added.add(key(owners[k]))

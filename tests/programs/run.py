@@ -65,9 +65,10 @@ def main() -> None:
         faulthandler.dump_traceback_later(MOST_S, exit=True)
         found = train(name)
         faulthandler.cancel_dump_traceback_later()
-        if "error" not in found and hasattr(sys.modules.get("ringside"), "ledger"):
-            rows = json.dumps(sys.modules["ringside"].ledger())
-            (Path(folder) / f"{name}.{rank()}.ledger").write_text(rows)
+        if hasattr(sys.modules.get("ringside"), "ledger"):
+            rows = json.dumps(sys.modules["ringside"].ledger())  # also of one that was refused
+            if "error" not in found:
+                (Path(folder) / f"{name}.{rank()}.ledger").write_text(rows)
         np.savez(Path(folder) / f"{name}.{rank()}.npz", **found)
 
 

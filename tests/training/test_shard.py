@@ -13,12 +13,19 @@ import pytest
 
 from ringside_core.keras import tf
 from ringside_core.specs import RefusalError
+from trainers.reading import _iterate as iterate
 from trainers.rows import cut
-from trainers.shard import own_batches, sharded
+from trainers.shard import digest, own_batches, sharded
 
 SCRIPT = Path(__file__).parent / "scripts" / "sharded.py"
 SERIAL = [sys.executable]
 MPIRUN = ["mpirun", "-np", "2", "--oversubscribe", sys.executable]
+
+
+@pytest.fixture(autouse=True)
+def _read_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other tests may have let this process read as a training does."""
+    monkeypatch.setattr(tf.data.Dataset, "__iter__", iterate)
 
 
 def backend_of(rank: int, processes: int, replicas: int) -> Any:
@@ -67,6 +74,20 @@ def test_data_without_an_end_and_cut_batches_are_divided() -> None:
         assert first == [[1, 3, 5, 7], [9, 11, 13, 15]]
 
 
+def test_what_is_divided_has_a_digest() -> None:
+    """Processes that would divide files in another order are refused by it."""
+    given = (["a", "b"], ["b", "a"], ["a", "b"])
+    parts = [
+        sharded(tf.data.Dataset.from_tensor_slices(names), backend_of(rank, 2, 2)).batch(2)
+        for rank, names in zip((0, 1, 1), given, strict=True)
+    ]
+
+    first, other, same = map(digest, parts)
+
+    assert first == same != other
+    assert digest(rows()) == 0
+
+
 def drawn(row: Any) -> Any:
     """A map that draws."""
     return tf.random.uniform([]) + tf.cast(row, tf.float32)
@@ -78,6 +99,7 @@ def drawn(row: Any) -> Any:
         (lambda shard: shard([1, 2]), "takes a tf.data.Dataset"),
         (lambda shard: shard(rows().filter(lambda k: k > 3)), "must know how many rows"),
         (lambda shard: shard(rows(25)), "25 rows for 2 replicas. Add .repeat() or .take(24)"),
+        (lambda shard: shard(shard(rows())), "stands once"),
         (lambda shard: shard(rows()), "before the data are batched"),
         (lambda shard: shard(rows(32).batch(8)), "before the data are batched"),
         (lambda shard: shard(rows()).batch(8).take(2), "Take behind it"),

@@ -81,11 +81,6 @@ def ledger() -> list[Any]:
     return found
 
 
-def shard(data: Any) -> Any:
-    """All of it."""
-    return data
-
-
 def is_chief() -> bool:
     """The process that may write."""
     return _backend.is_chief

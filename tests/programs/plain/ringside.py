@@ -59,11 +59,6 @@ def gather(rows: Any) -> Any:
     return rows
 
 
-def shard(data: Any) -> Any:
-    """All of it."""
-    return data
-
-
 def is_chief() -> bool:
     """There is only this process."""
     return True

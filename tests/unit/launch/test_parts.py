@@ -183,6 +183,7 @@ def test_an_outer_launcher_is_not_passed_on() -> None:
     assert env == {
         "HOME": "/root",
         "HOROVOD_LOG_LEVEL": "debug",
+        "PYTHONHASHSEED": "0",
         "PATH": f"{Path(sys.executable).parent}:/usr/bin",
         "ADDED": "1",
     }
