@@ -19,7 +19,7 @@ from trainers.fit_call import fit_call
 from trainers.gather import gather
 from trainers.step import Steps
 
-__all__ = ["fit", "gather", "is_chief", "ledger", "scope", "shard", "step"]
+__all__ = ["fit", "gather", "is_chief", "ledger", "scope", "step"]
 
 _name, _, _replicas = os.environ.get("ARM", "serial:1").partition(":")
 _processes = int(_replicas) if _name in ("horovod", "multi_worker_mirrored") else 1
