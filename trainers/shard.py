@@ -65,8 +65,14 @@ def digest(data: Any) -> int:
     *_, given = next(_shards[part] for part in parts_of(data) if part in _shards)
     found = hashlib.blake2b(digest_size=6)
     for node in nodes_of(given):
-        if node.op == "Const":
-            found.update(node.attr["value"].tensor.SerializeToString(deterministic=True))
+        if node.op != "Const":
+            continue
+        tensor = node.attr["value"].tensor
+        if tensor.dtype == tf.string.as_datatype_enum:  # files may lie in a folder of each process
+            names = tf.make_ndarray(tensor).reshape(-1)
+            found.update(b"/".join(name.rpartition(b"/")[2] for name in names))
+        else:
+            found.update(tensor.SerializeToString(deterministic=True))
     return int.from_bytes(found.digest())
 
 
@@ -104,20 +110,16 @@ def own_batches(data: Any) -> tuple[Any, int, int]:
             received="data that are batched before it, or not at all",
             advice="Divide rows: ringside.shard(rows).map(…).batch(n).",
         )
-    size, rows = int(batched._batch_size), int(batched._inputs()[0].cardinality())
+    size = int(batched._batch_size)
     check_divides(size, replicas)
-    whole = bool(batched._drop_remainder)
-    if whole and rows > 0 and rows % size:
-        raise RefusalError(
-            "Behind ringside.shard drop_remainder must leave out nothing.",
-            received=f"{rows} rows of a process in batches of {size}",
-            advice=f"Add .take({rows // size * size * processes}) before it, or .repeat().",
-        )
-    own = data.rebatch(size // processes, drop_remainder=whole)
-    if kind(data) == "Prefetch":
+    own = batched._inputs()[0].batch(
+        size // processes,
+        drop_remainder=bool(batched._drop_remainder),
+        num_parallel_calls=tf.data.AUTOTUNE if kind(batched) == "ParallelBatch" else None,
+    )
+    if data is not batched:  # but for options, what stands behind it reads ahead
         own = own.prefetch(tf.data.AUTOTUNE)
-    count = -(-rows // (size // processes)) if rows >= 0 else rows
-    return own.apply(tf.data.experimental.assert_cardinality(count)), processes, replicas
+    return own.with_options(data.options()), processes, replicas
 
 
 def check_divides(rows: int, replicas: int) -> None:
