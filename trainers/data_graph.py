@@ -82,6 +82,25 @@ def draws(part: Any) -> bool:
     return any(op.startswith(_DRAWS) for op in _operations(part))
 
 
+def reads_the_same(data: Any) -> bool:
+    """Whether a data set is the same in every process without the determinism of operations.
+
+    Nothing that runs in parallel draws, runs Python or loses its order.
+    """
+    if data.options().deterministic is False:
+        return False
+    for part in parts_of(data):
+        if getattr(part, "_deterministic", "default") == "false":
+            return False
+        parallel = kind(part).startswith("Parallel")
+        within = _operations(part) if kind(part) == "FlatMap" else set()
+        if (parallel and draws(part)) or any(op.startswith("Parallel") for op in within):
+            return False
+        if "Interleave" in kind(part) and _may_differ(part):
+            return False
+    return True
+
+
 def draws_in_parallel(data: Any) -> bool:
     """Whether a parallel map draws, and nothing else depends on which numbers it draws.
 

@@ -92,7 +92,8 @@ def train_call(
     before = 0 if position.begun is None else position.begun.batches
     held_out = call.arguments.get("validation_data")
     data = Reading(again, position.place, held_out, before)
-    data.held, data.as_written = spec.ablation == "no_input", drawn
+    data.held = spec.ablation == "no_input"
+    data.timed, data.as_written = timed, drawn
     before_stop = 0 if position.place is None else position.place.of_epoch
     data.of_epoch = call.steps_per_epoch or before_stop
     if not backend.capabilities.synchronous:

@@ -69,7 +69,7 @@ def digest(data: Any) -> int:
             continue
         tensor = node.attr["value"].tensor
         if tensor.dtype == tf.string.as_datatype_enum:  # files may lie in a folder of each process
-            names = tf.make_ndarray(tensor).reshape(-1)
+            names = tf.io.parse_tensor(tensor.SerializeToString(), tf.string).numpy().reshape(-1)
             found.update(b"/".join(name.rpartition(b"/")[2] for name in names))
         else:
             found.update(tensor.SerializeToString(deterministic=True))

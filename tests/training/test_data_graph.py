@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ringside_core.keras import tf
-from trainers.data_graph import authors_batch_of, drawn_again, draws_in_parallel
+from trainers.data_graph import authors_batch_of, drawn_again, draws_in_parallel, reads_the_same
 
 IMAGES = tf.data.Dataset.from_tensor_slices(np.zeros((8, 4, 4, 3), np.float32))
 
@@ -88,6 +88,18 @@ HELD = {
 def test_draws_are_free_where_no_element_depends_on_them(name: str) -> None:
     """Which elements there are, and their order, must be the same in every process."""
     assert draws_in_parallel((FREE | HELD)[name]()) == (name in FREE)
+
+
+@pytest.mark.parametrize("name", [*FREE, *HELD])
+def test_what_is_read_the_same_needs_no_determinism(name: str) -> None:
+    """Where nothing that runs in parallel draws or loses its order."""
+    same = {"nothing drawn", "one at a time"}
+    data = (FREE | HELD)[name]()
+
+    if isinstance(data, tf.data.Dataset):
+        assert reads_the_same(data) == (name in same)
+    assert reads_the_same(files().batch(2))
+    assert reads_the_same(generated().batch(2))
 
 
 def test_what_draws_again_at_a_restart_is_found() -> None:
