@@ -7,6 +7,8 @@ import hashlib
 import weakref
 from typing import Any
 
+import numpy as np
+
 from backends.base import Backend
 from ringside_core.keras import tf
 from ringside_core.specs import RefusalError
@@ -69,7 +71,7 @@ def digest(data: Any) -> int:
             continue
         tensor = node.attr["value"].tensor
         if tensor.dtype == tf.string.as_datatype_enum:  # files may lie in a folder of each process
-            names = tf.io.parse_tensor(tensor.SerializeToString(), tf.string).numpy().reshape(-1)
+            names = np.ravel(tf.io.parse_tensor(tensor.SerializeToString(), tf.string).numpy())
             found.update(b"/".join(name.rpartition(b"/")[2] for name in names))
         else:
             found.update(tensor.SerializeToString(deterministic=True))
