@@ -76,7 +76,8 @@ def test_data_are_read_as_written_where_they_may_be(
         tf.config.experimental, "enable_op_determinism", lambda: turned_on.append("on")
     )
 
-    with reading(Reading(again=True, **{as_written: True} if as_written else {}), strategy):
+    place = Reading(again=True, timed=as_written == "timed", as_written=as_written == "as_written")
+    with reading(place, strategy):
         iter(strategy.experimental_distribute_dataset(data))
 
     assert turned_on == ([] if as_written else ["on"])
