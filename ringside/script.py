@@ -268,9 +268,9 @@ def shard(data: Any) -> Any:
     Example:
         >>> data = ringside.shard(rows.shuffle(1000)).map(decode).batch(64)
     """
-    if probe is not None or _here().trial is not None:
+    if probe is not None or (session := _here()).trial is not None:
         return data
-    return sharded(data, _here().backend)
+    return sharded(data, session.backend)
 
 
 def run_whole(

@@ -15,9 +15,9 @@ _KEEP_BATCHES = {
     *("Map", "ParallelMap", "Prefetch", "Options", "Take", "Skip", "Cache", "Repeat", "Shuffle"),
     *("Restructured", "AssertCardinality"),
 }
-BATCHES = {"Batch", "ParallelBatch", "PaddedBatch"}
+_BATCHES = {"Batch", "ParallelBatch", "PaddedBatch"}
 # Parts whose elements, in number and order, do not depend on what the elements before them hold.
-_KEEP_ORDER = _KEEP_BATCHES | BATCHES | {"Rebatch", "DenseToRagged", "Shard", "Zip", "Concatenate"}
+_KEEP_ORDER = _KEEP_BATCHES | _BATCHES | {"Rebatch", "DenseToRagged", "Shard", "Zip", "Concatenate"}
 _PYTHON = ("PyFunc", "EagerPyFunc")
 _DRAWS = (
     *_PYTHON,
@@ -79,26 +79,41 @@ def drawn_again(data: Any) -> str:
 
 def draws(part: Any) -> bool:
     """Whether a function of a part of a data set draws, or runs Python."""
-    return any(op.startswith(_DRAWS) for op in _operations(part))
+    return _draw(_operations(part))
+
+
+def _draw(operations: set[str]) -> bool:
+    return any(op.startswith(_DRAWS) for op in operations)
+
+
+def _within(part: Any) -> tuple[set[str], bool]:
+    """The operations of a part's functions and data, and whether it or they lose the order."""
+    if not _has_data_within(part):
+        return _operations(part), getattr(part, "_deterministic", "default") == "false"
+    # What it reads from is a list of files, seldom more; it tells nothing else of what is within.
+    nodes = nodes_of(part)
+    loses = not nodes or any(node.attr["deterministic"].s == b"false" for node in nodes)
+    return {node.op for node in nodes}, loses
+
+
+def _has_data_within(part: Any) -> bool:
+    return "Interleave" in kind(part) or kind(part) == "FlatMap"
 
 
 def reads_the_same(data: Any) -> bool:
-    """Whether a data set is the same in every process without the determinism of operations.
+    """Whether data are the same in every process without the determinism of operations.
 
-    Nothing that runs in parallel draws, runs Python or loses its order.
+    Nothing that runs in parallel draws, runs Python or loses its order. So it is in what Keras
+    makes of arrays and of Python.
     """
-    if data.options().deterministic is False:
-        return False
+    if not isinstance(data, tf.data.Dataset):
+        return True
     for part in parts_of(data):
-        if getattr(part, "_deterministic", "default") == "false":
+        operations, loses_order = _within(part)
+        parallel = any(name.startswith("Parallel") for name in (kind(part), *operations))
+        if loses_order or (parallel and _draw(operations)):
             return False
-        parallel = kind(part).startswith("Parallel")
-        within = _operations(part) if kind(part) == "FlatMap" else set()
-        if (parallel and draws(part)) or any(op.startswith("Parallel") for op in within):
-            return False
-        if "Interleave" in kind(part) and _may_differ(part):
-            return False
-    return True
+    return data.options().deterministic is not False
 
 
 def draws_in_parallel(data: Any) -> bool:
@@ -125,19 +140,13 @@ def draws_in_parallel(data: Any) -> bool:
 
 def _may_differ(part: Any) -> bool:
     """Whether processes may get other elements, or in another order; then they are compared."""
-    if kind(part) == "Shard" or getattr(part, "_deterministic", "default") == "false":
-        return True
-    if "Interleave" not in kind(part) and kind(part) != "FlatMap":
-        return kind(part) not in ("Map", "ParallelMap") and draws(part)
-    # What it reads from is a list of files, seldom more; it tells nothing else of what is within.
-    nodes = nodes_of(part)
-    return not nodes or any(
-        node.op.startswith(_DRAWS) or node.attr["deterministic"].s == b"false" for node in nodes
-    )
+    operations, loses_order = _within(part)
+    is_map = kind(part) in ("Map", "ParallelMap")
+    return kind(part) == "Shard" or loses_order or (not is_map and _draw(operations))
 
 
 def authors_batch_of(data: Any) -> int | None:
     """The size that a data set's own `batch` asks for; None: it is not found."""
     while kind(data) in _KEEP_BATCHES:
         (data,) = data._inputs()
-    return int(data._batch_size) if kind(data) in BATCHES else None
+    return int(data._batch_size) if kind(data) in _BATCHES else None

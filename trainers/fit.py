@@ -20,7 +20,7 @@ from trainers.artifacts import Checkpoint, Export, savers
 from trainers.callback_state import CallbackState, Learned
 from trainers.callbacks import learned_by, of_this_process
 from trainers.checkpoint import Position, weights_digest
-from trainers.data_graph import drawn_again, draws_in_parallel
+from trainers.data_graph import drawn_again, draws_in_parallel, reads_the_same
 from trainers.driver import Driver, Listener, Training
 from trainers.fit_call import FitCall, no_batch
 from trainers.preemption import Preemption
@@ -91,9 +91,9 @@ def train_call(
     workers = 1 if backend.capabilities.synchronous else backend.num_readers
     before = 0 if position.begun is None else position.begun.batches
     held_out = call.arguments.get("validation_data")
-    data = Reading(again, position.place, held_out, before)
-    data.held = spec.ablation == "no_input"
-    data.timed, data.as_written = timed, drawn
+    held = spec.ablation == "no_input"
+    as_written = drawn or (timed and reads_the_same(x))
+    data = Reading(again, position.place, held_out, before, held=held, as_written=as_written)
     before_stop = 0 if position.place is None else position.place.of_epoch
     data.of_epoch = call.steps_per_epoch or before_stop
     if not backend.capabilities.synchronous:
@@ -381,22 +381,22 @@ def _agreed(call: FitCall, backend: Backend) -> tuple[bool, bool, bool]:
     batches = -1 if call.steps_per_epoch is None else call.steps_per_epoch
     same = [batches, len(os.sched_getaffinity(0)), digest(call.arguments.get("x"))]
     own = np.array([looks, bool(call.callbacks), *same, *(-value for value in same)], np.float64)
-    looks, learns, most, most_cores, digested, fewest, least_cores, other = backend.all_reduce(
-        own, "max"
-    )
-    if digested != -other:
+    found = backend.all_reduce(own, "max")
+    (looks, learns), (most, cores, digested) = found[:2], found[2:5]
+    fewest, least_cores, other = -found[5:]
+    if digested != other:
         raise RefusalError(
             "Every process must give ringside.shard the same data.",
             received="other numbers or texts, or in another order",
             advice="Seed what shuffles them, and sort lists of files and what comes from a set.",
         )
-    if most != -fewest:
+    if most != fewest:
         raise RefusalError(
             "Every process must read the same batches.",
-            received=f"{int(-fewest)} batches in an epoch of one process, {int(most)} of another",
+            received=f"{int(fewest)} batches in an epoch of one process, {int(most)} of another",
             advice="Give each process all data: Ringside divides each batch among the replicas.",
         )
-    return bool(looks), bool(learns), most_cores == -least_cores
+    return bool(looks), bool(learns), bool(cores == least_cores)
 
 
 def make_variables(call: FitCall) -> None:

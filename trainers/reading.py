@@ -18,7 +18,6 @@ from tensorflow.python.framework.config import disable_op_determinism
 from ringside_core.keras import VERSION, tf
 from ringside_core.specs import RefusalError
 from ringside_core.workloads.workload import KERAS_BATCH
-from trainers.data_graph import reads_the_same
 from trainers.shard import is_sharded
 
 _iterate = tf.data.Dataset.__iter__
@@ -52,8 +51,7 @@ class Reading:
         held_out: the author's data set for evaluations; None: there is none.
         updates: of the epoch that were made before.
         held: the first batch is fed again and again.
-        timed: data that every process reads the same are read as their author wrote it.
-        as_written: these need not be the same: see `draws_in_parallel`.
+        as_written: it is read without the determinism of operations.
         made: the iterators so far, as in Place.
         read: batches that the newest one of the training has given.
         of_epoch: as in Place.
@@ -64,7 +62,6 @@ class Reading:
     held_out: Any = None
     updates: int = 0
     held: bool = False
-    timed: bool = False
     as_written: bool = False
     made: str = ""
     read: int = 0
@@ -169,8 +166,7 @@ def _iterated(data: Any) -> Any:
             received="an evaluation, a prediction or a loop over them",
             advice="Leave ringside.shard out there.",
         )
-    as_written = place is not None and (place.as_written or (place.timed and reads_the_same(data)))
-    if not as_written:
+    if place is None or not place.as_written:
         tf.config.experimental.enable_op_determinism()
     try:
         if place is not None:

@@ -4,7 +4,8 @@ Replica r of R gets rows r, r + R, r + 2R … of each batch: what `.shard(R, r)`
 `.batch(B / R)` would give it. A short last batch needs no special case.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from ringside_core.keras import tf
@@ -42,25 +43,26 @@ def cut(batch: Any, r: int, size: int) -> tuple[Any, Any, Any]:
     rows, first = most((n - r + size - 1) // size, 0), least(r, n - 1)
 
     def own(t: Any) -> Any:
-        if t is None or _is_single(t) or _is_beside(t, beside):
-            return t
         if isinstance(t, tf.SparseTensor):
             return _sparse_rows(t, first, size, most(rows, 1))
         return t[first::size]
 
-    return tf.nest.map_structure(own, batch), rows, n
+    return _with_rows(batch, beside, own), rows, n
 
 
 def repeated(batch: Any, times: int) -> Any:
     """A batch in which each row stands so many times, one after the other."""
     beside = rows_of([t for t in tf.nest.flatten(batch) if t is not None])[1]
+    return _with_rows(batch, beside, partial(tf.repeat, repeats=times, axis=0))
 
-    def several(t: Any) -> Any:
-        if t is None or _is_single(t) or _is_beside(t, beside):
-            return t
-        return tf.repeat(t, times, axis=0)
 
-    return tf.nest.map_structure(several, batch)
+def _with_rows(batch: Any, beside: set[int], change: Callable[[Any], Any]) -> Any:
+    """A batch whose parts that have rows are changed."""
+
+    def changed(t: Any) -> Any:
+        return t if t is None or _is_single(t) or _is_beside(t, beside) else change(t)
+
+    return tf.nest.map_structure(changed, batch)
 
 
 def rows_of(parts: list[Any], *, divided: bool = True) -> tuple[Any, set[int]]:
@@ -117,8 +119,6 @@ def block(batch: Any, r: int, size: int) -> tuple[Any, Any]:
     end = begin + most(rows, 1)
 
     def own(t: Any) -> Any:
-        if t is None or _is_single(t) or _is_beside(t, beside):
-            return t
         if isinstance(t, tf.SparseTensor):
             others = [tf.zeros_like(t.dense_shape[1:]), t.dense_shape[1:]]
             start = tf.concat([[tf.cast(begin, tf.int64)], others[0]], 0)
@@ -126,7 +126,7 @@ def block(batch: Any, r: int, size: int) -> tuple[Any, Any]:
             return tf.sparse.slice(t, start, length)
         return t[begin:end]
 
-    return tf.nest.map_structure(own, batch), rows
+    return _with_rows(batch, beside, own), rows
 
 
 def row_hash(batch: Any, r: int = 0, size: int = 1, whole: Any = None) -> Any:

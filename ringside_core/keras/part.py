@@ -244,9 +244,7 @@ def _reduced(
 def _same_in_all(part: Part, gradient: Any) -> bool:
     if VERSION == 2 or not isinstance(gradient, tf.IndexedSlices) or part.tiled or part.pending:
         return False
-    if isinstance(
-        part.n, int
-    ):  # where the number of rows is a constant, indices may follow from it
+    if isinstance(part.n, int):  # a constant, from which indices may follow
         slices = gradient.indices.shape[0]
         rows = {max(1, part.n // part.size), -(-part.n // part.size)}
         if slices is None or any(slices % number == 0 for number in rows):

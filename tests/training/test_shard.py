@@ -1,9 +1,5 @@
 """`ringside.shard`: each process reads its rows only, and all together those of a serial run."""
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,13 +9,10 @@ import pytest
 
 from ringside_core.keras import tf
 from ringside_core.specs import RefusalError
+from tests.training.by_hand import MPIRUN, SERIAL, ledgers, run
 from trainers.reading import _iterate as iterate
 from trainers.rows import cut
 from trainers.shard import digest, own_batches, sharded
-
-SCRIPT = Path(__file__).parent / "scripts" / "sharded.py"
-SERIAL = [sys.executable]
-MPIRUN = ["mpirun", "-np", "2", "--oversubscribe", sys.executable]
 
 
 @pytest.fixture(autouse=True)
@@ -130,30 +123,10 @@ def test_what_cannot_be_divided_is_refused(made: Any, said: str) -> None:
     assert said in str(error.value)
 
 
-def run(command: list[str], folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """The script, started by hand."""
-    folder.mkdir()
-    return subprocess.run(
-        [*command, str(SCRIPT), str(folder / "numbers.npz"), *words],
-        cwd=folder,
-        env={k: v for k, v in os.environ.items() if k != "TF_USE_LEGACY_KERAS"},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-
-
-def ledgers(folder: Path) -> list[Any]:
-    """Of each epoch."""
-    (record, *_) = folder.rglob("records/*.json")
-    return [epoch["ledger"] for epoch in json.loads(record.read_text())["epochs"]]
-
-
 def test_two_ranks_train_the_batches_of_a_serial_run(tmp_path: Path) -> None:
     """With a shuffle before it, a map behind it and a short last batch; the rows' hashes agree."""
     for name, command in (("serial", SERIAL), ("two", MPIRUN)):
-        done = run(command, tmp_path / name)
+        done = run("sharded.py", command, tmp_path / name)
         assert done.returncode == 0, done.stdout + done.stderr
 
     serial, two = (np.load(tmp_path / name / "numbers.npz") for name in ("serial", "two"))
@@ -164,7 +137,7 @@ def test_two_ranks_train_the_batches_of_a_serial_run(tmp_path: Path) -> None:
 
 def test_an_evaluation_of_divided_data_is_refused(tmp_path: Path) -> None:
     """Each process would evaluate some rows of its part."""
-    done = run(MPIRUN, tmp_path / "two", "evaluated")
+    done = run("sharded.py", MPIRUN, tmp_path / "two", "evaluated")
 
     assert "Data that ringside.shard has divided are for ringside.fit to train on." in done.stderr
     assert "Traceback" not in done.stderr
