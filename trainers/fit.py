@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -417,14 +418,19 @@ def make_variables(call: FitCall) -> None:
     if form is not None:
         _check_without_horovod(model, form)
         step = partial(model.distribute_strategy.run, model.train_step)
-        function = tf.function(lambda batch: step(args=(batch,)))
         try:
             with refusals_as_they_are():
-                function.get_concrete_function(form)
+                _trace(step, form)
         except RefusalError:
             raise
         except Exception as found:  # an author's eager step may be none for a graph
             error = in_one_line(found)
+            if _needs_known_rows(step, form):
+                raise RefusalError(
+                    "How many rows a batch has is not known while a step is traced.",
+                    received=error,
+                    advice="Write tf.shape(x)[0] for x.shape[0], or batch with drop_remainder.",
+                ) from None
             if not (unbuilt and model.run_eagerly):
                 raise
         else:
@@ -435,6 +441,25 @@ def make_variables(call: FitCall) -> None:
             received=error or f"{unbuilt[0].name}, which has none yet, and a generator",
             advice="Call the model once on a batch, within ringside.scope(): model(x[:1]).",
         )
+
+
+def _trace(step: Callable[..., Any], form: Any) -> None:
+    tf.function(lambda batch: step(args=(batch,))).get_concrete_function(form)
+
+
+def _needs_known_rows(step: Callable[..., Any], form: Any) -> bool:
+    """Whether a step that fails on batches of any number of rows runs on batches of 64."""
+
+    def known(part: Any) -> Any:
+        rows = isinstance(part, tf.TensorSpec) and bool(part.shape.rank) and part.shape[0] is None
+        return tf.TensorSpec([64, *part.shape[1:]], part.dtype) if rows else part
+
+    known_rows = tf.nest.map_structure(known, form)
+    with suppress(Exception):
+        if known_rows != form:
+            _trace(step, known_rows)
+            return True
+    return False
 
 
 def _check_without_horovod(model: Any, form: Any) -> None:

@@ -391,7 +391,8 @@ class Steps:
         build = container.build
 
         def built(*args: Any) -> None:
-            build(*args)
+            with tf.init_scope():  # of each replica, and not of the graph that is traced
+                build(*args)
             for metric in container.metrics:
                 self.take_metric(metric)
 

@@ -32,7 +32,9 @@ class Stages:
 
     def start(self, label: str) -> None:
         """A set of processes is started; others may run beside it."""
-        self._status.update(f"verifying: started {label}…")
+        self._status.update(f"verifying: {label}…")
+        if not self._console.is_terminal:  # which shows no status
+            self._console.print(f"verifying: {label}…", soft_wrap=True, highlight=False)
 
     def end(self, label: str, passed: bool) -> None:
         """One line; reasons are said with all certificates."""

@@ -135,3 +135,20 @@ def test_a_step_without_an_optimizer_or_a_loss_is_refused() -> None:
         step(lambda x: x).model()
     with pytest.raises(RefusalError, match="must return its loss"):
         step(silent).model().train_step(np.ones(2))
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        lambda x: tf.zeros([x.shape[0], 2]),
+        lambda x: x / x.shape[0],
+        lambda x: tf.add_n([x for _ in range(x.shape[0])]),
+        lambda x: tf.ones(x.shape) * x,
+    ],
+)
+def test_a_step_that_asks_for_rows_by_shape_is_refused_in_one_sentence(asked: Any) -> None:
+    """Of batches whose last one may be short."""
+    data = tf.data.Dataset.from_tensor_slices(rows(5)).batch(2)
+    made = step(lambda x: tf.reduce_mean(HELD["net"](asked(x))))
+    with pytest.raises(RefusalError, match=r"How many rows .* tf\.shape\(x\)\[0\]"):
+        make_variables(fit_call(made, data))
