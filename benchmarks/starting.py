@@ -1,8 +1,10 @@
 """How a benchmark is started from a shell."""
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import typer
 
@@ -16,8 +18,11 @@ def start(command: Callable[..., None]) -> None:
     """
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     app.command()(command)
-    try:
-        app()
-    except RefusalError as error:
-        print(f"{Path(sys.argv[0]).name}: {error}", file=sys.stderr)
-        sys.exit(2)
+    # Scripts that are killed leave files in their temporary folder.
+    with TemporaryDirectory(prefix="rs-", ignore_cleanup_errors=True) as folder:
+        os.environ["TMPDIR"] = folder
+        try:
+            app()
+        except RefusalError as error:
+            print(f"{Path(sys.argv[0]).name}: {error}", file=sys.stderr)
+            sys.exit(2)

@@ -105,10 +105,11 @@ class _Runs:
         """Those that were not started yet."""
         return {name: job for name, job in jobs.items() if name not in self.done}
 
-    def run(self, jobs: Jobs) -> None:
-        """Run these; two at once, or as many as there are processors."""
+    def run(self, jobs: Jobs, *, over: Callable[[], bool] = lambda: False) -> None:
+        """Run these; two at once, or as many as there are processors. Once over, start no more."""
         for _ in side_by_side([*jobs.values()]):
-            pass
+            if over():
+                break
 
     def of(self, name: str, case: str) -> Traces:
         """Trace of each process."""
@@ -164,13 +165,14 @@ def certify(
     first = trained()
     if not quickly and runs.spec.precision != runs.precision:
         narrow = runs.plainly(_NARROW, runs.spec.precision, whole_states=True)
-        first = {**narrow, **first}
-    runs.run(first)
+        first = {_plain(1): first.pop(_plain(1)), **narrow, **first}
+    runs.run(first, over=lambda: names_a_type(runs.single(_plain(1), UPDATES).error))
     not_in_float64 = ""
-    if (error := runs.single("plain", UPDATES).error) and names_a_type(error):
+    if names_a_type(error := runs.single(_plain(1), UPDATES).error):
         not_in_float64 = f"it cannot be trained in float64: {error.partition(': ')[2]}"
         runs.precision, runs.folder = runs.spec.precision, folder / "float32"
         runs.done.clear()
+        on_start(f"the same in {runs.precision}, as {not_in_float64}")
         rounded = [runs.plainly(_rounded(w), moved=True, workers=w) for w in workers]
         runs.run(_all([*rounded, trained()]))
     judges = [
