@@ -38,6 +38,8 @@ from trainers.sync_proof import ReplicasDifferError, SyncProof
 from trainers.totals import Totals
 from trainers.workers import fit_by_workers
 
+_HASHED = 8  # each so many-th batch of a timed run: to hash all is a tenth of a small model's step
+
 
 def train_call(
     call: FitCall,
@@ -83,7 +85,8 @@ def train_call(
     x = call.arguments.get("x")
     drawn = timed and same_cores and backend.capabilities.synchronous and draws_in_parallel(x)
     at_tape, shards = call.gradients == "tape", call.shards
-    steps.begin(model, at_tape=at_tape, each_step=looks, hashed=not drawn, shards=shards)
+    hashed = 0 if drawn else _HASHED if timed else 1
+    steps.begin(model, at_tape=at_tape, each_step=looks, hashed=hashed, shards=shards)
     with backend.scope():
         make_variables(call)
     begins = Position(call.first_epoch)

@@ -46,7 +46,7 @@ class RowLedger:
         size: int,
         batch: Any,
         *,
-        hashed: bool = True,
+        hashed: int = 1,
         same: bool = True,
     ) -> None:
         """Add the rows of a step; called in the step of each replica.
@@ -57,23 +57,30 @@ class RowLedger:
             number: of the replica.
             size: replicas.
             batch: that this process has read; None: rows are counted only.
-            hashed: whether the rows are, or their number in each batch is noted only.
+            hashed: of which so many-th batch of an epoch rows are hashed; 0: of none.
             same: whether all processes read the same rows; else as many of them.
         """
         self._rows.assign_add(tf.cast(rows, tf.int64))
         if batch is None:
             return
+        due = self._batches % max(hashed, 1) == 0
         if self._backend.size > 1:
             first, _, n = cut(batch, 0, _MORE)
             place = tf.one_hot(tf.minimum(self._batches, _KEPT - 1), _KEPT, dtype=tf.int64)
             seen = tf.cast(n, tf.int64) + (row_hash(first, whole=batch) if same else 0)
             self._read.assign_add(place * seen)
-            self._batches.assign_add(1)
-        if not hashed:
-            return
-        some = tf.cast(tf.minimum(rows, 1), tf.int64)
-        self._hash.assign_add(row_hash(part, number, size, batch) * some * self._factor)
-        self._factor.assign(self._factor * _ODD)
+        self._batches.assign_add(1)
+
+        def add() -> Any:
+            some = tf.cast(tf.minimum(rows, 1), tf.int64)
+            self._hash.assign_add(row_hash(part, number, size, batch) * some * self._factor)
+            self._factor.assign(self._factor * _ODD)
+            return tf.zeros([])
+
+        if hashed == 1:
+            add()
+        elif hashed:
+            tf.cond(due, add, lambda: tf.zeros([]))
 
     def begin(self, rows: int = 0, hashed: int = 0, factor: int = 1) -> None:
         """Forget all rows, or go on from what `state` has returned."""

@@ -39,7 +39,7 @@ class Steps:
         each_step: what Keras' own training step returns is over all replicas at each step, as
             callbacks that look at batches need it; else it is so at the end of an epoch.
         ledger: of the rows that are trained.
-        hashed: whether it hashes them: processes read the same.
+        hashed: it hashes those of each so many-th batch; 0: of none, as processes read others.
         shards: in how many parts the processes read the training data; 1: each reads all of them.
         passes: in how many a replica runs its rows, one after the other, for one update.
         draws: of the random numbers: by row for certificates, counted where checkpoints hold the
@@ -69,7 +69,7 @@ class Steps:
         read_the_same()
         self.backend, self.passes, self._reduces = backend, passes, reduces
         self.at_tape = self.each_step = self.tiled = False
-        self.hashed, self.shards = True, 1
+        self.hashed, self.shards = 1, 1
         self.ledger = RowLedger(backend)
         with backend.scope():
             counted = backend.spec.save == "all" and backend.capabilities.synchronous
@@ -84,7 +84,7 @@ class Steps:
         backend.strategy_here.experimental_distribute_dataset = as_it_is
 
     def begin(
-        self, model: Any, *, at_tape: bool, each_step: bool, hashed: bool = True, shards: int = 1
+        self, model: Any, *, at_tape: bool, each_step: bool, hashed: int = 1, shards: int = 1
     ) -> None:
         """A training of a model begins; see the attributes."""
         self.take(model)
@@ -100,9 +100,9 @@ class Steps:
 
     def end(self) -> None:
         """A training is over: an author's own steps get batches that every process has read."""
-        if self.shards > 1 or not self.hashed:
+        if self.shards > 1 or self.hashed != 1:
             self._traced_for[0].train_function, self._traced_for = None, ()
-        self.hashed, self.shards = True, 1
+        self.hashed, self.shards = 1, 1
 
     def on_rows(
         self,
@@ -140,7 +140,7 @@ class Steps:
                 own, rows, _ = cut(batch, r % here, here)
                 counted = 0 if tiled and number else rows
                 looked_at = batch if noted() else None
-                same = self.hashed and shards == 1
+                same = bool(self.hashed) and shards == 1
                 self.ledger.note(own, counted, r, of, looked_at, hashed=self.hashed, same=same)
             if passes > 1 and self.at_tape:
                 raise RefusalError(

@@ -5,8 +5,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from backends import make_backend
 from ringside_core.keras import tf
-from ringside_core.specs import RefusalError
+from ringside_core.specs import RefusalError, Surroundings
+from tests.training.momentum import spec_of
+from trainers.row_ledger import RowLedger
 from trainers.rows import block, cut, row_hash
 
 RNG = np.random.default_rng(5)
@@ -108,6 +111,26 @@ def test_other_rows_have_another_hash(change: str) -> None:
         x[2], words[2] = x[1], words[1]
 
     assert int(row_hash((tf.constant(x), tf.constant(words)))) != before
+
+
+@pytest.mark.parametrize(("hashed", "seen"), [(1, [0, 1, 2, 3, 4]), (3, [0, 3]), (0, [])])
+def test_every_so_many_th_batch_is_hashed(hashed: int, seen: list[int]) -> None:
+    """The first of an epoch among them; all rows are counted, in a graph too."""
+    with make_backend(spec_of(), Surroundings()) as backend:
+        ledger = RowLedger(backend)
+        note = tf.function(lambda x: ledger.note(x, 4, 0, 1, x, hashed=hashed))
+
+        def of_epoch(changed: int) -> tuple[int, int]:
+            ledger.begin()
+            for k in range(5):
+                note(tf.fill([4, 2], 10.0 * k + (k == changed)))
+            return ledger.read()
+
+        clean = of_epoch(changed=-1)
+        others = [k for k in range(5) if of_epoch(changed=k) != clean]
+
+    assert others == seen
+    assert clean[0] == 20
 
 
 def test_places_of_one_sum_have_other_hashes() -> None:
