@@ -55,7 +55,7 @@ from ringside_core.specs import (
     write_whole,
 )
 from ringside_core.text import file_name
-from ringside_core.users_errors import names_a_type
+from ringside_core.users_errors import essence, names_a_type
 
 Traces = Mapping[str, Trace]
 Jobs = Mapping[str, Callable[[Interrupts], None]]
@@ -117,7 +117,9 @@ class _Runs:
         found = done.traces[case]
         if found or not done.obstacle:
             return found
-        return {done.tasks[0]: Trace(meta={"error": f"a process that {done.execution.outcome}"})}
+        outcome = done.execution.outcome
+        said = f"a process that {outcome.kind}: {essence(outcome.reason) or outcome.reason}"
+        return {done.tasks[0]: Trace(meta={"error": said})}
 
     def single(self, name: str, case: str) -> Trace:
         """Trace of a run's first process; without one, or without the run, an error."""
@@ -165,7 +167,7 @@ def certify(
     first = trained()
     if not quickly and runs.spec.precision != runs.precision:
         narrow = runs.plainly(_NARROW, runs.spec.precision, whole_states=True)
-        first = {_plain(1): first.pop(_plain(1)), **narrow, **first}
+        first = {_plain(1): first[_plain(1)], **narrow, **first}  # in this order
     runs.run(first, over=lambda: names_a_type(runs.single(_plain(1), UPDATES).error))
     not_in_float64 = ""
     if names_a_type(error := runs.single(_plain(1), UPDATES).error):
@@ -282,7 +284,7 @@ class _Judge:
         if why:
             jobs |= runs.plainly("sums", sums=True, tiled=True, watched=False)
         known = why and not runs.missing(jobs)
-        coupled = known and self._why() is None
+        coupled = known and self._why(check) is None
         if known and self._computes_with_gradients():
             jobs |= runs.job(self._tape, spec, asked.replace(at_tape=True))
         if coupled:
@@ -505,7 +507,7 @@ class _Judge:
         check = self._parity(said)
         if check.passed or check.worst is None or not self._several:
             return check
-        if (why := self._why()) is not None:
+        if (why := self._why(check)) is not None:
             return check.replace(finding=why.replace("{}", check.finding))
         self._reference, other = self._peer, self._peer_spec.backend
         if error := self._runs.single(self._peer, UPDATES).error:
@@ -519,8 +521,14 @@ class _Judge:
         said = f"unlike plain Keras: {check.finding}; unlike {other}: {again.finding}"
         return again.replace(finding=said)
 
-    def _why(self) -> str | None:
+    def _why(self, check: Check) -> str | None:
         """Why a step of several replicas differs from plain Keras; None: it couples rows."""
+        apart = {found.kind for found in check.by_step if found.exceeds(check.tolerance or 0.0)}
+        if not apart & {"weights", "slots", "replicas"}:
+            return (
+                "all that is trained is plain Keras', and numbers that a step returns or evaluates "
+                "are not: let them be means over the rows. {}"
+            )
         seen = self._runs.single("sums", SUMS)
         if error := self._runs.single("sums", TILED).error or seen.error:
             return "{}; why is not known: " + error

@@ -38,6 +38,7 @@ from ringside_core.keras import (
     tf,
 )
 from ringside_core.keras.draws import Draws, drawing
+from ringside_core.keras.part import Part, in_python
 from ringside_core.specs import RecordInProgress
 from ringside_core.users_errors import of_users
 from ringside_core.workloads.registry import fit_number
@@ -216,8 +217,12 @@ class Trial:
             step = self._authors[id(model)]
 
             def drawn(batch: Any) -> Any:
-                with drawing(self._draws, *(v if fixed else v.read_value() for v in place)):
-                    return step(batch)
+                numbers = [v if fixed else v.read_value() for v in place]
+                # By the rule, under which a loss that is not reduced is no sum.
+                rows, n = numbers[2:4]
+                part = Part(0, 1, rows, n, reduce=_as_given, total=_as_given)
+                with part.running(), drawing(self._draws, *numbers):
+                    return in_python(step)(batch)
 
             vars(model)["train_step"], model.train_function = drawn, None
             with _noted(gave):
@@ -486,6 +491,11 @@ class Watch(tf.keras.callbacks.Callback):
         except Exception:  # its author never asks for it, and plain Keras says the same
             return {}
         return {f"output {k}": storable(a) for k, a in enumerate(tf.nest.flatten(outputs))}
+
+
+def _as_given(values: list[Any], *_: Any) -> list[Any]:
+    """The sum over one replica."""
+    return values
 
 
 def _as_workers(step: Any, workers: int) -> Any:

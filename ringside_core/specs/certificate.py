@@ -161,6 +161,7 @@ class Certificate(Document):
             return ""
         return coverage(
             [check.name for check in self.checks if check.covered],
+            {c.name: c.finding.partition("not covered: ")[2] for c in self.checks if not c.covered},
             exact=self.kind == "exact",
             steps=self.steps,
             single=max((one.step for one in self._single_updates), default=0),

@@ -1,6 +1,6 @@
 """What a certificate covers and what it does not, in one line of plain words."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 MOST_HIDDEN = 0.1  # of the largest update; more hides a mistake
@@ -49,6 +49,7 @@ _IN_TURN = (
 
 def coverage(
     checks: Sequence[str],
+    obstacles: Mapping[str, str],
     *,
     exact: bool,
     steps: int,
@@ -67,6 +68,7 @@ def coverage(
 
     Args:
         checks: names of the checks that passed.
+        obstacles: why other checks cover nothing, by name.
         exact: whether the updates have one right result.
         steps: updates that were compared.
         single: updates that were compared by themselves; of large models fewer.
@@ -90,7 +92,8 @@ def coverage(
         if any(part.check.format(wide=wide) in name for name in checks):
             covered.append(part.covered.format(**said, rounding=rounding, but=but))
         elif part.otherwise:
-            missing.append(part.otherwise.format(narrow=narrow))
+            why = [said for name, said in obstacles.items() if said and part.check in name]
+            missing.append(", as ".join([part.otherwise.format(narrow=narrow), *why]))
     if hidden > MOST_HIDDEN:
         where = f"rounding hides {hidden * 100:,.0f} % of the largest update"
         missing.append(f"weights after {alone} by itself in {narrow}, where {where}")

@@ -49,10 +49,39 @@ class Clipping(tf.keras.optimizers.SGD):
         return super().apply_gradients(pairs, *args, **kwargs)
 
 
+class Unreduced(tf.keras.Sequential):
+    """A loss for each row, and the largest of them."""
+
+    largest = tf.keras.metrics.Mean(name="largest")
+
+    @property
+    def metrics(self) -> list[Any]:
+        """One."""
+        return [self.largest]
+
+    def train_step(self, data: Any) -> Any:
+        """Of logits."""
+        with tf.GradientTape() as tape:
+            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
+                data[1], self(data[0], training=True)
+            )
+        self.optimizer.minimize(losses, self.trainable_variables, tape=tape)
+        return {}
+
+    def test_step(self, data: Any) -> Any:
+        """Of replicas it is not that of the batch."""
+        self.largest.update_state(tf.reduce_max(self(data[0])))
+        return {"largest": self.largest.result()}
+
+
 with ringside.scope():
     layers = [tf.keras.layers.InputLayer((4,)), tf.keras.layers.Dense(3)]
-    model = (Looking if NAME == "memory" else tf.keras.Sequential)(layers)
+    if NAME == "normalised":
+        layers.insert(1, tf.keras.layers.BatchNormalization())
+    kinds = {"memory": Looking, "normalised": Unreduced, "evaluated": Unreduced}
+    model = kinds.get(NAME, tf.keras.Sequential)(layers)
     optimizer = Clipping(0.1) if NAME == "clipped" else tf.keras.optimizers.SGD(0.1)
     loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(optimizer, loss, jit_compile=NAME == "by_xla" or None)
-ringside.fit(model, data, epochs=2, verbose=0)
+held = data if NAME == "evaluated" else None
+ringside.fit(model, data, epochs=2, validation_data=held, verbose=0)

@@ -14,6 +14,8 @@ pytestmark = [pytest.mark.timeout(600), pytest.mark.usefixtures("warm")]
 SAID = {
     "memory": "`table` of a batch is the same in every batch, and is divided",
     "clipped": 'with gradients="tape" in ringside.fit it equals plain Keras',
+    "normalised": "held against horovod",  # a loss that is not reduced is no sum
+    "evaluated": "all that is trained is plain Keras', and numbers that a step returns",
     "by_xla": "",  # a strategy trains without XLA, so only one of the two has hashes of rows
 }
 
@@ -25,5 +27,5 @@ def test_it_says_why(program: str, said: str, tmp_path: Path) -> None:
 
     (certificate,) = certify([arm], folder=tmp_path, steps=4, quickly=True)
 
-    assert certificate.passed == (program != "clipped"), certificate.reason
+    assert certificate.passed == (program not in ("clipped", "evaluated")), certificate.reason
     assert said in certificate.reason + str(certificate.by_design)
