@@ -41,10 +41,11 @@ def _model(**compiled: Any) -> Any:
     inputs = tf.keras.Input((FEATURES,))
     hidden = tf.keras.layers.Dense(4, "tanh")(inputs)
     outputs = tf.keras.layers.Dense(1, "sigmoid")(hidden)
-    model = (Own if compiled.pop("own", False) else tf.keras.Model)(inputs, outputs)
+    own = compiled.pop("own", False)
+    model = (Own if own else tf.keras.Model)(inputs, outputs)
     drawn = np.random.default_rng(7)
     model.set_weights([drawn.normal(size=each.shape) for each in model.get_weights()])
-    metrics = {"metrics": ["mae"], "weighted_metrics": ["mse"]}
+    metrics = {} if own else {"metrics": ["mae"], "weighted_metrics": ["mse"]}
     model.compile(tf.keras.optimizers.Adam(0.05), "binary_crossentropy", **metrics, **compiled)
     return model
 
