@@ -11,7 +11,7 @@ from ringside.predict.step_model import Floats, StackInputs, StepModel
 from ringside.stats.collectives import fit_cost_model, wire_bytes
 from ringside.stats.figure import CONFIDENCE, Figure, Interval
 from ringside.stats.links import link_words, links_by_pair, same_link
-from ringside.stats.rounds import rounds_used
+from ringside.stats.rounds import launches_of
 from ringside.stats.run_figures import throughput_examples_s
 from ringside.stats.step_times import counted_epochs, durations_s, steps_of_times, timeline
 from ringside_core.specs import Arm, Communication, Comparison, RefusalError, Run, assign_slots
@@ -220,7 +220,7 @@ def stack_inputs(comparison: Comparison, communication: Communication, arm: Arm)
 
 def _runs(comparison: Comparison, arm: Arm, *, replicas: int = 0, batch: int = 0) -> list[Run]:
     """Timed runs that differ from the arm's only in size and batch; 0: any."""
-    used = rounds_used(comparison).used
+    left_out = launches_of(comparison).left_out
     labels = {
         other.label
         for other in comparison.arms
@@ -233,7 +233,7 @@ def _runs(comparison: Comparison, arm: Arm, *, replicas: int = 0, batch: int = 0
         run
         for run in comparison.runs
         if run.arm in labels
-        and run.round in used
+        and run.round not in left_out
         and run.outcome.completed
         and throughput_examples_s(run).value
         and replicas in (0, run.spec.topology.num_replicas)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ringside.stats.figure import Figure
-from ringside.stats.rounds import rounds_used
+from ringside.stats.rounds import launches_of
 from ringside.stats.run_figures import epochs_to_target, time_to_target_s
 from ringside.stats.step_times import chief_of, warm_up
 from ringside_core.specs import Comparison, Run
@@ -47,14 +47,14 @@ class _Reach(NamedTuple):
 
 
 def accuracy_of(comparison: Comparison) -> tuple[ArmAccuracy, ...]:
-    """Time to accuracy of every arm but the breakdown arms, over the rounds that count.
+    """Time to accuracy of every arm but the breakdown arms, over the launches that count.
 
     MLPerf Training Rules (mlcommons/training_policies, "Benchmark Results"): the fastest and the
     slowest run are dropped, and the mean of the others is the result. One thing is stricter here:
     a run that never meets the target is not dropped as the slowest; all runs must meet it.
     """
-    used = rounds_used(comparison).used
-    runs = [run for run in comparison.runs if run.round in used]
+    counts = launches_of(comparison).has
+    runs = [run for run in comparison.runs if counts(run)]
     arms = [arm.label for arm in comparison.arms if not arm.for_breakdown]
     return tuple(_row(label, [run for run in runs if run.arm == label]) for label in arms)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from ringside.stats.breakdown_arms import Role, roles_of, work_of
 from ringside.stats.figure import Figure, mean_with_interval
-from ringside.stats.rounds import rounds_used
+from ringside.stats.rounds import launches_of
 from ringside.stats.run_figures import throughput_examples_s
 from ringside.stats.step_times import (
     check_records_agree,
@@ -185,10 +185,10 @@ def _account(comparison: Comparison, label: str) -> _Account:
     arms = {arm.label: arm for arm in comparison.arms}
     if label not in arms:
         raise RefusalError("There is no arm of that name in the comparison.", received=repr(label))
-    arm, used = arms[label], rounds_used(comparison).used
+    arm, left_out = arms[label], launches_of(comparison).left_out
     runs: dict[str, list[Run]] = {}
     for run in sorted(comparison.runs, key=lambda run: run.round):
-        if run.round in used:
+        if run.round not in left_out:
             runs.setdefault(run.arm, []).append(run)
     whole = _ms_per_batch(runs.get(label, ()))
     nothing = _nothing(arm)

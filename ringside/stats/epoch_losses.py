@@ -135,15 +135,24 @@ def held_losses(runs: Iterable[tuple[Arm, Run]], certificates: Mapping[str, Cert
 
 
 def _course(arm: Arm, run: Run) -> _Course | None:
-    """None: the run did not complete, or kept no losses."""
+    """None: the run did not complete, or kept no losses.
+
+    A live run goes on past its author's epochs, without validation, and may end within one.
+    """
     chief = chief_of(run)
-    if not run.outcome.completed or chief is None:
+    if not run.outcome.completed or chief is None or not chief.epochs:
         return None
-    if not all("loss" in epoch.train for epoch in chief.epochs):
+    first = chief.epochs[0]
+    epochs = [
+        epoch
+        for epoch in chief.epochs[: run.spec.epochs]
+        if (epoch.steps, epoch.validation.keys()) == (first.steps, first.validation.keys())
+    ]
+    if not all("loss" in epoch.train for epoch in epochs):
         return None
-    kept = [(epoch.train, epoch.validation) for epoch in chief.epochs]
+    kept = [(epoch.train, epoch.validation) for epoch in epochs]
     losses = [[one["loss"] for one in both if "loss" in one] for both in kept]
-    updates = [epoch.steps for epoch in chief.epochs]
+    updates = [epoch.steps for epoch in epochs]
     return _Course(arm, run.round, updates, losses, START[run.spec.precision])
 
 

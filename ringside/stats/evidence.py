@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Literal
 
-from ringside_core.specs import LedgerDigest, Run
+from ringside_core.specs import EpochRecord, Run
 
 # The last three say why the question makes no sense for this run.
 Answer = Literal["yes", "no", "unknown", "one run", "one replica", "asynchronous"]
@@ -12,30 +12,43 @@ Answer = Literal["yes", "no", "unknown", "one run", "one replica", "asynchronous
 def same_rows(runs: Sequence[Run]) -> list[Answer]:
     """For each run: was it fed the same rows in the same order as the others, in every epoch?
 
-    `yes`: as most runs of the same seed, batch and Keras were. `no`: other rows, or in another
-    order. `one run`: there is no other. `unknown`: it did not complete, or an epoch has no ledger.
+    Those epochs are held against each other that all of them have made with as many steps. `yes`:
+    as most runs of the same seed, batch and Keras were. `no`: other rows, or in another order.
+    `one run`: there is no other. `unknown`: it did not complete, or an epoch has no ledger.
     """
     found: dict[int, Answer] = {}
-    groups: dict[tuple[object, ...], list[tuple[Run, tuple[LedgerDigest | None, ...]]]] = {}
+    groups: dict[tuple[object, ...], list[tuple[Run, tuple[EpochRecord, ...]]]] = {}
     for run in runs:
         chief = next((record for record in run.records if record.is_chief), None)
-        ledgers = () if chief is None else tuple(epoch.ledger for epoch in chief.epochs)
-        if not run.outcome.completed or not ledgers or None in ledgers:
+        epochs = () if chief is None else chief.epochs
+        if not (run.outcome.completed and epochs) or any(one.ledger is None for one in epochs):
             found[id(run)] = "unknown"
         elif not run.spec.capabilities.synchronous:
             found[id(run)] = "asynchronous"  # each worker takes batches as it needs them
         else:  # the two Keras shuffle arrays otherwise
             key = (run.spec.seed, run.spec.global_batch, run.spec.keras)
-            groups.setdefault(key, []).append((run, ledgers))
+            groups.setdefault(key, []).append((run, epochs))
     for group in groups.values():
-        counts = [tuple(one and one.rows for one in fed) for _, fed in group]
-        hashed = [fed for _, fed in group if any(one and one.hash for one in fed)]
-        for (run, fed), rows in zip(group, counts, strict=True):
+        common = _common([epochs for _, epochs in group])
+        fed = [tuple(one.ledger for one in epochs[:common]) for _, epochs in group]
+        counts = [tuple(one and one.rows for one in ledgers) for ledgers in fed]
+        hashed = [ledgers for ledgers in fed if any(one and one.hash for one in ledgers)]
+        for (run, _), ledgers, rows in zip(group, fed, counts, strict=True):
             most = 2 * counts.count(rows) > len(counts)
-            if fed in hashed:  # XLA takes no hash
-                most = most and 2 * hashed.count(fed) > len(hashed)
-            found[id(run)] = "one run" if len(group) == 1 else "yes" if most else "no"
+            if ledgers in hashed:  # XLA takes no hash
+                most = most and 2 * hashed.count(ledgers) > len(hashed)
+            alone: Answer = "one run" if len(group) == 1 else "unknown"
+            found[id(run)] = alone if not common or len(group) == 1 else "yes" if most else "no"
     return [found[id(run)] for run in runs]
+
+
+def _common(runs: Sequence[Sequence[EpochRecord]]) -> int:
+    """How many of their first epochs have the same number of steps in all runs."""
+    number = 0
+    for number, epochs in enumerate(zip(*runs, strict=False)):
+        if len({one.steps for one in epochs}) > 1:
+            return number
+    return number + 1
 
 
 def replicas_equal(run: Run) -> Answer:

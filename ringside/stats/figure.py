@@ -8,10 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy import stats
 
-from ringside_core.text import plural
-
 CONFIDENCE = 0.95
-LEAST_ROUNDS = 3  # for an interval
+LEAST_LAUNCHES = 3  # for an interval
 
 
 @dataclass(frozen=True)
@@ -27,7 +25,7 @@ class Figure:
     """One number, or the reason why there is none.
 
     Attributes:
-        n: how many runs or rounds the value is computed from; 0 for the value of a single run.
+        n: how many launches the value is computed from; 0 for the value of a single run.
     """
 
     value: float | None  # None: there is none; see `reason`
@@ -68,11 +66,13 @@ def spread_of(figures: Sequence[Figure]) -> Spread:
     )
 
 
-def too_few(rounds: int, least: int = LEAST_ROUNDS) -> str:
-    """Why this many rounds give no interval; empty: they give one."""
-    if rounds >= least:
+def too_few(launches: int) -> str:
+    """Why this many launches give no interval; empty: they give one."""
+    if launches >= LEAST_LAUNCHES:
         return ""
-    return f"{plural(rounds, 'round')}: too few for an interval, {least} are needed"
+    if launches == 1:
+        return "one launch"
+    return f"{launches} launches: too few for an interval, {LEAST_LAUNCHES} are needed"
 
 
 def mean_with_interval(values: Sequence[float]) -> Figure:

@@ -1,9 +1,10 @@
-"""Which rounds of a comparison count: not those in which other programs used the machine."""
+"""Which launches count, and what other programs did to them."""
 
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ringside.stats.figure import LEAST_LAUNCHES
 from ringside_core.specs import Comparison, Run
 from ringside_core.text import percent, plural
 
@@ -14,17 +15,28 @@ MOST_TAKEN = 0.60
 
 
 @dataclass(frozen=True)
-class RoundsUsed:
-    """The rounds that all figures are computed from.
+class Launches:
+    """The launches that figures are computed from.
 
     Attributes:
-        disturbed: each disturbed round with its worst run, why it was disturbed, and how many more
-            runs were.
+        final: numbers of those of the final that count, rising: every finalist completed in them.
+        finalists: labels of the arms whose figures come from these; empty: there is none yet.
+        disturbed: why a launch was disturbed: its worst run, and how many more runs were.
+        left_out: the disturbed ones that do not count.
     """
 
-    used: tuple[int, ...]  # their 0-based numbers, rising
+    final: tuple[int, ...]
+    finalists: frozenset[str]
     disturbed: Mapping[int, str]
-    kept_disturbed: bool  # whether disturbed rounds are used because there were too few others
+    left_out: frozenset[int]
+
+    def has(self, run: Run) -> bool:
+        """Whether the figures of its arm are computed from this run.
+
+        An arm of the final has those of the final, and no other: the screening has chosen it for
+        its figures there. Any other arm has the screening's.
+        """
+        return run.round in self.final if run.arm in self.finalists else run.round == 0
 
 
 def disturbance(run: Run) -> str:
@@ -105,25 +117,36 @@ def fixed_computation_ms(comparison: Comparison) -> dict[int, float]:
     return {number: statistics.median(found) for number, found in sorted(times.items())}
 
 
-def rounds_used(comparison: Comparison) -> RoundsUsed:
-    """Leave out disturbed rounds if at least `asked.least` undisturbed ones remain.
+def launches_of(comparison: Comparison) -> Launches:
+    """Which launches count.
 
-    A live round is never left out: what disturbs a pass disturbs all arms of it.
+    A disturbed launch whose arms ran one after the other (`--fresh`) is left out while enough
+    others are left. A live one is not: what disturbs a pass disturbs all arms of it.
     """
-    if comparison.live:
-        made = tuple(sorted({run.round for run in comparison.runs}))
-        return RoundsUsed(made, {}, kept_disturbed=False)
-    by_round: dict[int, list[Run]] = {}
+    disturbed = {} if comparison.live else _disturbed(comparison)
+    done: dict[int, set[str]] = {}
+    for run in comparison.runs:
+        if run.round and run.outcome.completed:
+            done.setdefault(run.round, set()).add(run.arm)
+    finalists = set(comparison.finalists)
+    whole = [number for number, arms in sorted(done.items()) if finalists <= arms]
+    quiet = [number for number in whole if number not in disturbed]
+    left_out = set(disturbed) - {0} if len(quiet) >= LEAST_LAUNCHES else set()
+    final = tuple(quiet if left_out else whole)
+    return Launches(
+        final, frozenset(finalists if final else ()), disturbed, frozenset(left_out)
+    )
+
+
+def _disturbed(comparison: Comparison) -> dict[int, str]:
+    """Why each disturbed launch was, by number."""
+    by_number: dict[int, list[Run]] = {}
     for run in sorted(comparison.runs, key=lambda run: run.position):
         if disturbance(run):
-            by_round.setdefault(run.round, []).append(run)
-    disturbed = {}
-    for number, runs in by_round.items():
+            by_number.setdefault(run.round, []).append(run)
+    found = {}
+    for number, runs in by_number.items():
         worst, more = max(runs, key=lambda run: sum(_shares(run))), len(runs) - 1
-        disturbed[number] = f"{worst.arm}: {disturbance(worst)}"
-        disturbed[number] += f", and {plural(more, 'more run')}" if more else ""
-    begun = sorted({run.round for run in comparison.runs})
-    quiet = tuple(number for number in begun if number not in disturbed)
-    if not disturbed or len(quiet) >= comparison.asked.least:
-        return RoundsUsed(quiet, disturbed, kept_disturbed=False)
-    return RoundsUsed(tuple(begun), disturbed, kept_disturbed=True)
+        found[number] = f"{worst.arm}: {disturbance(worst)}"
+        found[number] += f", and {plural(more, 'more run')}" if more else ""
+    return found

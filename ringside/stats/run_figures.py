@@ -21,6 +21,8 @@ from ringside.stats.step_times import (
 from ringside_core.specs import Run, RunRecord
 
 NOT_RECORDED = "a process did not record it"
+NOT_REACHED = "not reached"
+TOO_SHORT = "fewer epochs than its author asks for"
 
 
 # Time
@@ -52,7 +54,11 @@ def whole_epochs_examples_s(run: Run) -> Figure:
     what each family pays at the end of an epoch: its metrics are merged and reset, and all wait.
     """
     why_not = why_untimed(run)
-    epochs = [] if why_not else counted_epochs(run)
+    # A live run may end within an epoch.
+    whole = max((one.steps for record in timed_records(run) for one in record.epochs), default=0)
+    epochs = [] if why_not else [of for of in counted_epochs(run) if of[0].steps == whole]
+    if not (why_not or epochs):
+        why_not = "no whole epoch behind the warm-up"
     if any(epoch.beside_s is None for records in epochs for epoch in records):
         why_not = NOT_RECORDED
     if why_not:
@@ -217,7 +223,8 @@ def time_to_target_s(run: Run) -> Figure:
     assert chief is not None  # else there is no metric
     number = epochs_to_target(chief)
     if not number:
-        return Figure(None, "not reached")
+        short = len(chief.epochs) < run.spec.epochs
+        return Figure(None, TOO_SHORT if short else NOT_REACHED)
     end_s = chief.epochs[number - 1].end_since_process_start_s
     return Figure(end_s + (run.launch_s(chief) or 0.0))
 

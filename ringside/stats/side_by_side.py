@@ -16,11 +16,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import stats
 
-from ringside.stats.figure import CONFIDENCE, LEAST_ROUNDS, Figure, Interval
+from ringside.stats.answers import holm
+from ringside.stats.figure import CONFIDENCE, LEAST_LAUNCHES, Figure, Interval
+from ringside.stats.final import Word
 from ringside.stats.links import congestion_controls, rate_words, same_rate, slowest_bits_per_s
-from ringside.stats.pairs import holm
 from ringside.stats.summary import ArmRow, Summary, summarize
-from ringside.stats.verdicts import Word
 from ringside_core.specs import Comparison, MachineFacts, RefusalError
 from ringside_core.specs.noun import differences
 
@@ -144,8 +144,8 @@ def ratio_of_means(before: Sequence[float], now: Sequence[float]) -> tuple[Figur
         return Figure(None, "no throughput " + ("before" if now else "now")), None
     logs = [[math.log(value) for value in values] for values in (now, before)]
     ratio = math.exp(sum(logs[0]) / len(now) - sum(logs[1]) / len(before))
-    if n < LEAST_ROUNDS:
-        why_not = f"{n} of {LEAST_ROUNDS} rounds that an interval needs"
+    if n < LEAST_LAUNCHES:
+        why_not = f"{n} of {LEAST_LAUNCHES} launches that an interval needs"
         return Figure(ratio, why_not, n=n), None
     if all(len(set(values)) == 1 for values in logs):
         return Figure(ratio, "no scatter: the samples are all equal", n=n), None

@@ -4,6 +4,7 @@ Steps of the warm-up do not count. The warm-up is found from the step times; nob
 """
 
 import functools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -19,7 +20,10 @@ SIGNIFICANCE = 0.01
 ROUNDING = 1e-12
 NO_NOISE = 1e-9  # between logarithms of times
 SHORTEST_S = 1e-6  # two steps of an asynchronous run may end together; 0 has no logarithm
-MARKED = 6  # executions at the beginning of a block; of two the input was prefetched
+# Executions at the beginning of a block that do not count: so many of them as take COLD_S, but
+# three at least, because of two the input was prefetched, and six at most.
+COLD_S = 0.1
+LEAST_MARKED, MOST_MARKED = 3, 6
 NEEDS_TWO_EPOCHS = "needs at least 2 epochs"
 
 
@@ -105,7 +109,7 @@ def why_untimed(run: Run) -> str:
     """Why a run has no step times that count; empty: it has some."""
     records = timed_records(run)
     why_not = missing(records, expected_processes(run.spec)[0])
-    if not why_not and len(records[0].epochs) < 2:
+    if not (why_not or run.blocks) and len(records[0].epochs) < 2:
         why_not = NEEDS_TWO_EPOCHS
     return why_not
 
@@ -156,13 +160,19 @@ def counted_executions(run: Run, record: RunRecord) -> NDArray[np.bool_]:
     return np.arange(sum(times)) >= sum(times[: warm_up(run).epochs])
 
 
-def marked_executions(spec: RunSpec) -> int:
+def marked_executions(spec: RunSpec, execution_s: float) -> int:
     """Executions at the beginning of a block that do not count.
 
     Caches are cold after the freeze, and the pipelines had filled their buffers before it. In an
     asynchronous run an execution is one worker's, and each worker has buffers of its own.
+
+    Args:
+        spec: of the run.
+        execution_s: seconds of an execution, typically.
     """
-    return MARKED if spec.capabilities.synchronous else MARKED * spec.topology.num_replicas
+    cold = math.ceil(COLD_S / max(execution_s, SHORTEST_S))
+    marked = min(max(cold, LEAST_MARKED), MOST_MARKED)
+    return marked if spec.capabilities.synchronous else marked * spec.topology.num_replicas
 
 
 def timeline(run: Run) -> Timeline:
@@ -175,18 +185,19 @@ def _timeline(same: "_Same") -> Timeline:
     run = same.run
     epochs = by_epoch(run)
     steps = np.concatenate([steps_of_times(records[0]) for records in epochs])
-    done = np.cumsum(steps)
-    warm = sum(records[0].steps for records in epochs[: warm_up(run).epochs])
+    done, warm = np.cumsum(steps), warm_up(run).steps
     block = np.full(len(steps), -1, np.int64)
+    seconds = np.concatenate(
+        [[durations_s(epoch) * steps_of_times(epoch) for epoch in of_all] for of_all in epochs],
+        axis=1,
+    )
+    marked = marked_executions(run.spec, float(np.median(seconds.max(axis=0))))
     for one in run.blocks:
         within = np.flatnonzero((done > one.begun_after) & (done <= one.ended_after))
         if one.begun_after >= warm:
-            block[within[marked_executions(run.spec) :]] = one.number
+            block[within[marked:]] = one.number
     return Timeline(
-        seconds=np.concatenate(
-            [[durations_s(epoch) * steps_of_times(epoch) for epoch in of_all] for of_all in epochs],
-            axis=1,
-        ),
+        seconds=seconds,
         steps=steps,
         examples=np.concatenate(
             [steps_of_times(one[0]) * one[0].examples / one[0].steps for one in epochs]
@@ -243,10 +254,16 @@ def together_s(run: Run, seconds: Sequence[float] | NDArray[np.float64]) -> floa
 
 @dataclass(frozen=True)
 class WarmUp:
-    """The start of a run that is recorded and left out of the figures."""
+    """The start of a run that is recorded and left out of the figures.
 
-    steps: int  # after which the step times settled; with a `reason` the run is not known to settle
-    epochs: int  # how many are left out; always the first one, which contains tracing
+    Attributes:
+        steps: after which the step times settled; with a `reason` the run is not known to settle.
+        epochs: how many are left out: the first, which contains tracing, and of a live run no other
+            one, as its blocks begin behind `steps`.
+    """
+
+    steps: int
+    epochs: int
     reason: str = ""
 
 
@@ -279,8 +296,10 @@ def _warm_up(same: _Same) -> WarmUp:
         return WarmUp(0, 1, f"the run {run.outcome.kind}")
     check_records_agree(run)
     epochs = by_epoch(run)
-    if len(epochs) < 2:
+    if len(epochs) < 2 and not run.blocks:
         return WarmUp(0, 1, NEEDS_TWO_EPOCHS)
+    if run.blocks:
+        return _warm_up_of_blocks(run)
     times = np.concatenate([slowest_s(records) for records in epochs])
     if len(times) < BATCH * LEAST_BATCHES:
         needed = BATCH * LEAST_BATCHES
@@ -296,6 +315,20 @@ def _warm_up(same: _Same) -> WarmUp:
     return WarmUp(steps, left_out)
 
 
+def _warm_up_of_blocks(run: Run) -> WarmUp:
+    """What comes before the first block, and more if the step times say so."""
+    epochs = by_epoch(run)
+    steps = np.concatenate([steps_of_times(one[0]) for one in epochs])
+    times = np.concatenate([slowest_s(records) for records in epochs])
+    begun = run.blocks[0].begun_after
+    before = int(np.searchsorted(np.cumsum(steps), begun, side="right"))
+    left_out = 1 if len(epochs) > 1 else 0
+    settled = settled_after(times, first_epoch=before) if len(times) > BATCH * LEAST_BATCHES else 0
+    if settled is None:
+        return WarmUp(begun, left_out, "the step times still change in the second half of the run")
+    return WarmUp(max(begun, int(steps[:settled].sum())), left_out)
+
+
 def settled_after(times: NDArray[np.float64], *, first_epoch: int) -> int | None:
     """How many times at the start are warm-up; None: they do not settle in the first half.
 
@@ -308,7 +341,7 @@ def settled_after(times: NDArray[np.float64], *, first_epoch: int) -> int | None
 
     Args:
         times: of all steps, in order, [times].
-        first_epoch: how many of them belong to the first epoch.
+        first_epoch: how many of them belong to the first epoch, or come before the first block.
     """
     k = len(times) // BATCH
     medians = np.median(np.asarray(times[: k * BATCH]).reshape(k, BATCH), axis=1)

@@ -1,8 +1,10 @@
-"""A comparison as rows: one for each run, one for each arm, and a verdict for each pair."""
+"""A comparison as rows: one for each run, one for each arm, a ratio for each pair, a headline."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from ringside.stats.answers import with_words
 from ringside.stats.comparability import (
     FOR_BREAKDOWN,
     arms_by_label,
@@ -10,15 +12,15 @@ from ringside.stats.comparability import (
     check_alike,
     why_not_comparable,
 )
-from ringside.stats.contenders import judge
+from ringside.stats.contest import Contest, contest, sides
 from ringside.stats.epoch_losses import Losses, held_losses
 from ringside.stats.evidence import Answer, replicas_equal, same_rows, worst
 from ringside.stats.figure import Figure, Interval, Spread, geometric_mean_with_interval, spread_of
-from ringside.stats.looks import level
-from ringside.stats.rounds import RoundsUsed, rounds_used, why_untrusted
-from ringside.stats.run_figures import FIGURES, run_figures
+from ringside.stats.final import Pair, Sample, Samples, checked, final_pairs, inflation, turned
+from ringside.stats.rounds import Launches, launches_of, why_untrusted
+from ringside.stats.run_figures import FIGURES, run_figures, throughput_examples_s
+from ringside.stats.screening import ratio_once
 from ringside.stats.step_times import counted_blocks
-from ringside.stats.verdicts import PairVerdict, Sample, checked, turned
 from ringside_core.specs import Arm, Certificate, Comparison, RefusalError, Run
 
 NO_BASE = "the comparison has no such arm"
@@ -26,7 +28,7 @@ NO_BASE = "the comparison has no such arm"
 
 @dataclass(frozen=True)
 class Efficiency(Figure):
-    """Scaling efficiency X(N) ÷ (N · X(base)), from the ratio of throughputs over paired rounds.
+    """Scaling efficiency X(N) ÷ (N · X(base)), from the ratio of throughputs of the pair.
 
     Strong or weak as the comparison's scaling. There is no value if the base or the arm has no
     throughput, or if one of them is not comparable.
@@ -40,7 +42,7 @@ class Efficiency(Figure):
 
 @dataclass(frozen=True)
 class RunRow:
-    """One run and its figures; `used` says whether its round counts."""
+    """One run and its figures; `used` says whether its arm's figures are computed from it."""
 
     arm: Arm
     run: Run
@@ -52,18 +54,18 @@ class RunRow:
 
 @dataclass(frozen=True)
 class ArmRow:
-    """One arm over its completed runs in the rounds that count.
+    """One arm over its completed runs that count: of the final, or else the one of the screening.
 
     Attributes:
-        started, completed: numbers of runs, in all rounds.
+        started, completed: numbers of all its runs.
     """
 
     arm: Arm
     started: int
     completed: int
-    not_completed: tuple[Run, ...]  # the other runs, in the order of rounds
-    spreads: Mapping[str, Spread]  # by the names of `FIGURES`, over the rounds that count
-    mean_throughput: Figure  # geometric mean with its interval, over the rounds that count
+    not_completed: tuple[Run, ...]  # the other runs, in the order of launches
+    spreads: Mapping[str, Spread]  # by the names of `FIGURES`
+    mean_throughput: Figure  # geometric mean over launches, with its interval
     against_group: Efficiency  # efficiency against the same group at one replica
     against_serial: Efficiency  # efficiency against the arm without distribution
     of_ceiling: Efficiency  # X(N) ÷ X of N independent replicas
@@ -91,12 +93,14 @@ class Summary:
     Attributes:
         arms: all but the breakdown arms; comparable ones are ranked, twins are not.
         quality_metric, quality_target: the target of the workload; empty and None if it has none.
-        verdicts: of every pair of comparable arms without twins; the arm that is faster by ratio
-            comes first. What is asked first is judged together, and the others are.
-        contests: by number of replicas: labels of the two arms that stand for the size, the faster
-            by ratio first.
-        noise_floor: each twin against its arm, judged alone. A word other than `cannot tell` is a
-            false alarm (one of twenty experiments has one) or a fault of the experiment.
+        pairs: of comparable arms, the arm that is faster by ratio first. Those of two arms of the
+            final come from its launches; others from the screening, without an interval.
+        contest: the headline; None: there is no final with two comparable contenders.
+        noise_floor: a twin against its arm, judged alone; None: there is no twin in the final. One
+            of twenty such intervals leaves out 1; if it does, that or the experiment is at fault.
+        launches: that count.
+        inflation: see `ringside.stats.final.inflation`.
+        untrusted: why no interval can be trusted; empty: they can be.
     """
 
     arms: tuple[ArmRow, ...]
@@ -104,49 +108,28 @@ class Summary:
     serial: str  # label of the arm without distribution; empty if there is none
     quality_metric: str
     quality_target: float | None
-    verdicts: tuple[PairVerdict, ...]
-    contests: Mapping[int, tuple[str, str]]
-    level: float  # the probability of a false word in what is asked first, and again in the others
-    noise_floor: tuple[PairVerdict, ...]
-    rounds: RoundsUsed  # that count
+    pairs: tuple[Pair, ...]
+    contest: Contest | None
+    noise_floor: Pair | None
+    launches: Launches
+    inflation: float | None
+    untrusted: str
     breakdown_arms: tuple[ArmRow, ...]  # see `Arm.for_breakdown`; never ranked
     losses: Losses  # of every epoch, held against each other; an arm that departs is not comparable
 
-    def verdict_of(self, first: str, second: str) -> PairVerdict:
-        """The verdict of a pair, in the order that is asked for.
+    def pair_of(self, first: str, second: str) -> Pair:
+        """Two arms, in the order that is asked for.
 
         Raises:
-            RefusalError: the pair was not judged: an arm is not comparable, or both are the same.
+            RefusalError: an arm is not comparable, or both are the same.
         """
-        for one in (*self.verdicts, *self.noise_floor):
-            if (one.first, one.second) == (first, second):
-                return one
-            if (one.first, one.second) == (second, first):
-                return turned(one)
+        for one in self.pairs:
+            if one.names == {first, second}:
+                return one if one.first == first else turned(one)
         raise RefusalError(
-            "Only two different arms that are comparable have a verdict.",
+            "Only two different arms that are comparable have a ratio.",
             received=f"{first!r} and {second!r}",
         )
-
-    def widest_of_interest(self) -> tuple[str, float] | None:
-        """The pair with the widest interval, and its (high − low) ÷ ratio; None: no pair has one.
-
-        Of interest are pairs of arms of one size, each arm against serial, and each twin against
-        its arm. All of them count: to stop when one interval happens to be narrow is to stop too
-        early (docs/decisions/0005-verdicts.md). If some pairs have an interval, the width of a pair
-        without one is infinite.
-        """
-        # An arm that never completed a run will have no interval in later rounds either.
-        sizes = {row.arm.label: row.arm.replicas for row in self.arms if row.completed}
-        widths = [
-            (f"{one.first} against {one.second}", relative_width(one.ratio))
-            for one in (*self.verdicts, *self.noise_floor)
-            if {one.first, one.second} <= sizes.keys()
-            and (sizes[one.first] == sizes[one.second] or self.serial in (one.first, one.second))
-        ]
-        widest = max(widths, key=lambda one: one[1], default=None)
-        known = any(width < float("inf") for _, width in widths)
-        return widest if known else None
 
 
 def summarize(comparison: Comparison) -> Summary:
@@ -158,8 +141,8 @@ def summarize(comparison: Comparison) -> Summary:
     """
     arms = arms_by_label(comparison)
     check_alike(comparison, arms)
-    rounds = rounds_used(comparison)
-    rows = _run_rows(comparison, arms, rounds)
+    launches, samples = launches_of(comparison), samples_of(comparison)
+    rows = _run_rows(comparison, arms, launches)
     certificates = certificates_by_arm(comparison)
     untrusted = why_untrusted(comparison)
     measured = [
@@ -171,15 +154,22 @@ def summarize(comparison: Comparison) -> Summary:
     serial = next((row for row in ranked if row.arm.capabilities.family == "none"), None)
     label = serial.arm.label if serial else ""
     metric, target = _quality_target(comparison.runs)
-    samples = {row.arm.label: _samples(row.arm, rows) for row in ranked}
-    by_pair, contests, floor = judge(ranked, samples, label, level(comparison), untrusted)
+    final = {
+        row.arm.label: samples[row.arm.label]
+        for row in ranked
+        if row.comparable and row.arm.label in launches.finalists
+    }
+    pairs = _pairs(ranked, samples, final, launches, label, untrusted)
+    by_names = {pair.names: pair for pair in pairs}
+    twin = next((row.arm for row in ranked if row.arm.twin_of and row.arm.label in final), None)
+    floor = by_names.get(frozenset((twin.label, twin.twin_of))) if twin else None
     alone = {row.arm.group: row for row in reversed(ranked) if row.arm.replicas == 1}
     return Summary(
         arms=tuple(
             replace(
                 row,
-                against_group=efficiency(row, alone.get(row.arm.group), by_pair),
-                against_serial=efficiency(row, serial, by_pair),
+                against_group=efficiency(row, alone.get(row.arm.group), by_names),
+                against_serial=efficiency(row, serial, by_names),
                 of_ceiling=_of_ceiling(row, measured, rows, untrusted),
             )
             for row in ranked
@@ -188,32 +178,82 @@ def summarize(comparison: Comparison) -> Summary:
         serial=label,
         quality_metric=metric,
         quality_target=target,
-        verdicts=tuple(by_pair.values()),
-        contests=contests,
-        level=level(comparison),
+        pairs=tuple(pairs),
+        contest=_contest([row for row in ranked if row.arm.label in final], by_names),
         noise_floor=floor,
-        rounds=rounds,
+        launches=launches,
+        inflation=inflation(final, launches.final),
+        untrusted=untrusted,
         breakdown_arms=tuple(row for row in measured if row.arm.for_breakdown),
         losses=losses,
     )
 
 
-def relative_width(figure: Figure) -> float:
-    """(high − low) ÷ value of a 95 % interval; infinity if there is none."""
-    if not figure.interval or not figure.value:
-        return float("inf")
-    return (figure.interval.high - figure.interval.low) / figure.value
+def samples_of(comparison: Comparison) -> Samples:
+    """The throughputs of all completed runs, by label of the arm and number of the launch.
+
+    Raises:
+        RefusalError: a throughput is not valid.
+    """
+    found: dict[str, dict[int, Sample]] = {arm.label: {} for arm in comparison.arms}
+    for run in comparison.runs:
+        value = throughput_examples_s(run).value if run.outcome.completed else None
+        if value is not None:
+            counted = counted_blocks(run).items()
+            blocks = {number: one.examples / one.seconds for number, one in counted}
+            found[run.arm][run.round] = checked(run.arm, run.round, Sample(value, blocks))
+    return found
+
+
+def _pairs(
+    ranked: Sequence[ArmRow],
+    samples: Samples,
+    final: Samples,
+    launches: Launches,
+    serial: str,
+    untrusted: str,
+) -> list[Pair]:
+    """Every pair of comparable arms once; see `Summary`."""
+    of_final = final_pairs(final, launches.final)
+    if untrusted:
+        of_final = [_untrusted(pair, untrusted) for pair in of_final]
+    own = [row.arm.label for row in ranked if row.comparable and not row.arm.twin_of]
+    pairs = with_words(of_final, serial, own)
+    there = {pair.names for pair in pairs}
+    for names in itertools.combinations(own, 2):
+        if frozenset(names) not in there:
+            pairs.append(ratio_once(samples, *names))
+    return pairs
+
+
+def _untrusted(pair: Pair, why_not: str) -> Pair:
+    """The plain ratio and the reason why there is no more."""
+    return Pair(pair.first, pair.second, replace(pair.ratio, interval=None, reason=why_not))
+
+
+def _contest(rows: Sequence[ArmRow], pairs: Mapping[frozenset[str], Pair]) -> Contest | None:
+    """The headline of the largest size of the final."""
+    arms = [row.arm for row in rows if row.arm.capabilities.family != "none"]
+    size = max((arm.replicas for arm in arms if not arm.twin_of), default=0)
+    rates = {row.arm.label: row.mean_throughput.value or 0.0 for row in rows}
+    families = {
+        arm.label: arm.capabilities.family
+        for arm in arms
+        if arm.replicas == size and not arm.twin_of
+    }
+    both = sides(families, rates)
+    return contest(size, *both, pairs) if both else None
 
 
 def efficiency(
-    row: ArmRow, base: ArmRow | None, verdicts: Mapping[frozenset[str], PairVerdict]
+    row: ArmRow, base: ArmRow | None, pairs: Mapping[frozenset[str], Pair]
 ) -> Efficiency:
     """Scaling efficiency, X(N) ÷ X(base) ÷ N, of two comparable arms.
 
     Args:
         row: of the arm.
         base: of the arm that it is measured against; None: the comparison has no such arm.
-        verdicts: by the labels of the two arms.
+        pairs: by the labels of the two arms.
     """
     if base is None:
         return Efficiency(None, NO_BASE)
@@ -222,7 +262,7 @@ def efficiency(
         return Efficiency(None, why_not, base=label)
     if row is base:
         return Efficiency(1 / replicas, base=label)
-    pair = verdicts[frozenset((row.arm.label, label))]
+    pair = pairs[frozenset((row.arm.label, label))]
     ratio = (pair if pair.second == label else turned(pair)).ratio
     if ratio.value is None:
         return Efficiency(None, ratio.reason, base=label)
@@ -255,7 +295,7 @@ def _quality_target(runs: Sequence[Run]) -> tuple[str, float | None]:
 
 
 def _run_rows(
-    comparison: Comparison, arms: Mapping[str, Arm], rounds: RoundsUsed
+    comparison: Comparison, arms: Mapping[str, Arm], launches: Launches
 ) -> tuple[RunRow, ...]:
     """Every run. Diagnostic runs are fed otherwise, so their rows are compared apart."""
     ordered = sorted(comparison.runs, key=lambda run: run.position)
@@ -271,7 +311,7 @@ def _run_rows(
             figures=run_figures(run),
             same_rows=fed[id(run)],
             replicas_equal=replicas_equal(run) if run.outcome.completed else "unknown",
-            used=run.round in rounds.used,
+            used=launches.has(run),
         )
         for run in ordered
     )
@@ -286,7 +326,7 @@ def _arm_row(
     counted = [row.figures for row in completed if row.used]
     fed = worst([row.same_rows for row in completed])
     runs = [row.run for row in own]
-    mean = geometric_mean_with_interval([one.value for one in _samples(arm, rows)])
+    mean = geometric_mean_with_interval(list(_rates(arm, rows).values()))
     nothing = Efficiency(None)
     lost = [run for run in runs if not run.outcome.completed]
     why_not = FOR_BREAKDOWN if arm.for_breakdown else why_not_comparable(certificate, runs, fed)
@@ -326,24 +366,20 @@ def _without_departed(
     ], losses
 
 
-def _samples(arm: Arm, rows: Sequence[RunRow]) -> list[Sample]:
-    """The throughputs of the runs of an arm that count and completed."""
-    samples = []
+def _rates(arm: Arm, rows: Sequence[RunRow]) -> dict[int, float]:
+    """Examples/s of the runs of an arm that count, by launch."""
+    found = {}
     for row in rows:
         value = row.figures["throughput_examples_s"].value
         if row.arm == arm and row.used and value is not None:
-            counted = counted_blocks(row.run).items()
-            blocks = {number: one.examples / one.seconds for number, one in counted}
-            samples.append(
-                checked(arm.label, Sample(row.run.round, row.run.position, value, blocks))
-            )
-    return samples
+            found[row.run.round] = value
+    return found
 
 
 def _of_ceiling(
     row: ArmRow, measured: Sequence[ArmRow], rows: Sequence[RunRow], untrusted: str
 ) -> Efficiency:
-    """What the arm reaches of as many independent replicas with its settings, round by round."""
+    """What the arm reaches of as many independent replicas with its settings, by launch."""
     size, settings = row.arm.replicas, row.arm.settings
     ceilings = [
         one.arm
@@ -357,9 +393,7 @@ def _of_ceiling(
     if row.arm.twin_of or not row.comparable:
         why_not = f"it is {row.arm.twin_of} again" if row.arm.twin_of else "not comparable"
         return Efficiency(None, why_not, base=base)
-    own, most = (
-        {one.round: one.value for one in _samples(arm, rows)} for arm in (row.arm, ceilings[0])
-    )
+    own, most = (_rates(arm, rows) for arm in (row.arm, ceilings[0]))
     ratios = [own[number] / most[number] for number in sorted(own.keys() & most.keys())]
     mean = geometric_mean_with_interval(ratios)
     interval = None if untrusted else mean.interval

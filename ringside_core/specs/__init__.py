@@ -19,11 +19,11 @@ from ringside_core.specs.certificate import (
 from ringside_core.specs.cluster import Cluster, ClusterTask, parse_tf_config
 from ringside_core.specs.communication import Communication, Link, StackTimings, Timing
 from ringside_core.specs.comparison import (
+    Asked,
     Circumstances,
     Comparison,
-    Look,
+    Division,
     NotRun,
-    Rounds,
     Scaling,
     Shared,
     Trial,

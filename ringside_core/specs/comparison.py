@@ -4,7 +4,14 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import ClassVar, Literal, Self
 
-from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from pydantic import (
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    model_validator,
+)
 
 from ringside_core.specs.arm import Arm
 from ringside_core.specs.certificate import Certificate
@@ -116,50 +123,39 @@ class NotRun(Noun):
     reason: str
 
 
-class Rounds(Noun):
-    """How many rounds an experiment makes.
+class Asked(Noun):
+    """How much is measured.
 
     Attributes:
-        least: undisturbed rounds that are made whatever they show.
-        most: rounds after which it ends, disturbed ones included.
-        interval_width: it ends when the 95 % interval of every ratio of interest is at most this
-            wide, as a share of the ratio: 0.02 is ±1 %. None: only `most` and the budget end it.
-        budget_s: it ends before a round that would probably end later than this time after the
-            start of the first round. None: no budget.
+        budget_s: after which no launch begins that would not fit, counted from the start of the
+            screening and without certificates.
+        launches: of the final; None: as the budget is divided. 0: there is no final.
+        all_arms: every arm takes part in the final.
     """
 
-    least: PositiveInt = 3
-    most: PositiveInt = 3
-    interval_width: PositiveFloat | None = None
-    budget_s: PositiveFloat | None = None
-
-    @property
-    def counted(self) -> bool:
-        """Whether their number was fixed before anybody saw a result."""
-        return self.interval_width is None
-
-    @model_validator(mode="after")
-    def _least_are_among_most(self) -> Self:
-        if self.least > self.most:
-            raise RefusalError(
-                "The most rounds must be no fewer than the least.",
-                received=f"least={self.least}, most={self.most}",
-            )
-        return self
+    budget_s: PositiveFloat = 255.0
+    launches: NonNegativeInt | None = None
+    all_arms: bool = False
 
 
-class Look(Noun):
-    """An end of a comparison at which its words could be read, before it was made to go on.
+class Division(Noun):
+    """How the time behind the screening was divided; seconds.
 
     Attributes:
-        unix_s: when it was made to go on.
-        rounds: that were begun by then.
-        asked: what was asked for until then.
+        screening_s: that the screening took.
+        launches: of the final, that are planned in all.
+        phase_s: in which the arms of a launch train in turns; 0: each trains to its own end.
+        start_s: what else a launch takes, as the screening saw it.
+        pass_s: in which each arm of the final has one block, likewise.
+        scatter: of the logarithm of two contenders' ratio from pass to pass, likewise.
     """
 
-    unix_s: UnixSeconds
-    rounds: NonNegativeInt
-    asked: Rounds
+    screening_s: NonNegativeFloat
+    launches: PositiveInt
+    phase_s: NonNegativeFloat
+    start_s: NonNegativeFloat
+    pass_s: NonNegativeFloat
+    scatter: NonNegativeFloat
 
 
 class Circumstances(Noun):
@@ -202,12 +198,16 @@ class Comparison(Document):
     """Everything that a comparison saw; tables and plots are computed from it.
 
     Attributes:
-        rounds: that were begun.
+        rounds: launches that were begun: number 0 is the screening, the others are the final.
         shared: what all arms share.
-        asked: how many rounds were to be made.
-        ended_because: why there were no more rounds, one sentence; empty: it was interrupted and
+        asked: how much was to be measured.
+        finalists: labels of the arms of the final; empty: the screening has not ended.
+        division: of the time behind the screening; None: it has not ended, or there is no final.
+        notes: what became of contenders that failed, one sentence each.
+        spent_s: time since the start of the screening.
+        ended_because: why there was no other launch, one sentence; empty: it was interrupted and
             can go on (`ringside compare --resume`).
-        looks: earlier ends after which more was asked for; they cost (ringside.stats.looks).
+        looks: how often it ended, or will have ended, so that somebody could read its words.
         trials: of the search for settings (`--tuned`).
         communication: the newest measurement of collectives on this machine; None: there is none.
         certificates: one for each arm that was verified, by its label. An arm without one was never
@@ -228,11 +228,11 @@ class Comparison(Document):
         links: between them, measured before anything ran; empty: there is none.
         links_at_end: the same after the last round.
 
-    Schema history: 7 the input is the author's own, and ledgers are of rows. Older files are
-    refused.
+    Schema history: 7 the input is the author's own, and ledgers are of rows. 8 a screening and a
+    final. Older files are refused.
     """
 
-    SCHEMA_VERSION: ClassVar[int] = 7
+    SCHEMA_VERSION: ClassVar[int] = 8
 
     name: str
     created_unix_s: UnixSeconds
@@ -245,9 +245,13 @@ class Comparison(Document):
     not_run: tuple[NotRun, ...] = ()
     runs: tuple[Run, ...] = Field(default=())
     certificates: tuple[Certificate, ...] = ()
-    asked: Rounds = Rounds()
+    asked: Asked = Asked()
+    finalists: tuple[str, ...] = ()
+    division: Division | None = None
+    notes: tuple[str, ...] = ()
+    spent_s: NonNegativeFloat = 0.0
     ended_because: str = ""
-    looks: tuple[Look, ...] = ()
+    looks: PositiveInt = 1
     trials: tuple[Trial, ...] = ()
     communication: Communication | None = None
     verify: bool = True
@@ -274,10 +278,11 @@ class Comparison(Document):
         named = [(f"runs.{i}.arm", run.arm) for i, run in enumerate(self.runs)]
         named += [(f"trials.{i}.tuned_from", one.tuned_from) for i, one in enumerate(self.trials)]
         named += [(f"arms.{i}.twin_of", arm.twin_of) for i, arm in enumerate(self.arms)]
+        named += [(f"finalists.{i}", label) for i, label in enumerate(self.finalists)]
         for place, label in named:
             if label and label not in labels:
                 raise RefusalError(
-                    "Each run, trial and twin must belong to an arm of the comparison.",
+                    "Each run, trial, twin and finalist must belong to an arm of the comparison.",
                     received=f"{place}={label!r}, and the arms are {', '.join(labels)}",
                 )
         return self
@@ -314,6 +319,12 @@ class Comparison(Document):
     def scaling(self) -> Scaling:
         """What stays the same at every size, see `Shared`."""
         return self.shared.scaling
+
+    def arms_of(self, number: int) -> tuple[Arm, ...]:
+        """The arms of a launch: of the screening all but twins, of the final its finalists."""
+        if number:
+            return tuple(arm for arm in self.arms if arm.label in self.finalists)
+        return tuple(arm for arm in self.arms if not arm.twin_of)
 
     @property
     def placement(self) -> Placement:

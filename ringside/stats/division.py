@@ -1,0 +1,67 @@
+"""How the budget behind the screening is divided: how many launches, and how long each is timed.
+
+Kalibera and Jones (2013, ISMM, "Rigorous benchmarking in reasonable time"): with what a launch and
+a pass cost, and what they scatter, the variance for a given time is least with
+
+    passes of a launch = √(cost of a launch ÷ cost of a pass) · scatter of passes ÷ of launches.
+"""
+
+import math
+
+from ringside.stats.figure import LEAST_LAUNCHES
+from ringside_core.specs import Asked, Division
+
+# What a new process does to a ratio. In the recorded comparisons nothing above 0.7 % was left to be
+# seen; one launch, which the screening is, cannot show it.
+LAUNCH_SCATTER = 0.007
+# For the screening. What it needs at least is said before it is made.
+MOST_SCREENING = 0.5
+ROUND_S = 10.0  # to which the least budget is rounded up
+
+
+def best_passes(start_s: float, pass_s: float, scatter: float) -> float:
+    """Passes of a launch by the formula above; at least 1.
+
+    Args:
+        start_s: seconds that a launch takes beside its passes.
+        pass_s: seconds of a pass.
+        scatter: of a pair's log ratio from pass to pass.
+
+    Example:
+        >>> best_passes(start_s=15.0, pass_s=3.0, scatter=0.08)
+        25.6
+    """
+    return max(1.0, math.sqrt(start_s / pass_s) * scatter / LAUNCH_SCATTER)
+
+
+def divided(
+    asked: Asked, *, screening_s: float, left_s: float, start_s: float, pass_s: float,
+    scatter: float, live: bool = True, made: int = 0,
+) -> Division:  # fmt: skip
+    """How the time that is left is divided.
+
+    Args:
+        asked: how much was to be measured.
+        screening_s: that the screening took.
+        left_s: seconds for the final.
+        start_s, pass_s, scatter: see `best_passes`.
+        live: phases can be of any length; else a launch takes `start_s`.
+        made: launches of the final that there are already; others are added to them.
+    """
+    each_s = start_s + best_passes(start_s, pass_s, scatter) * pass_s if live else start_s
+    least = max(1, LEAST_LAUNCHES - made)
+    more = asked.launches or max(least, int(left_s / max(each_s, 1e-3)))
+    phase_s = max(0.0, left_s / more - start_s) if live else 0.0
+    return Division(
+        screening_s=screening_s,
+        launches=made + more,
+        phase_s=phase_s,
+        start_s=start_s,
+        pass_s=pass_s,
+        scatter=scatter,
+    )
+
+
+def least_budget_s(screening_s: float) -> float:
+    """The least budget for a screening that takes so long."""
+    return ROUND_S * math.ceil(screening_s / MOST_SCREENING / ROUND_S)

@@ -1,0 +1,141 @@
+"""The screening: every arm once. It gives each its row, and chooses who takes part in the final.
+
+Its numbers choose, and are not used again for those that they chose: so nothing has to be widened
+for having been the fastest of several.
+"""
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+
+import numpy as np
+from scipy import stats
+
+from ringside.stats.breakdown_arms import breakdown_arms
+from ringside.stats.figure import CONFIDENCE, Figure, too_few
+from ringside.stats.final import LEAST_PASSES, Pair, Samples, middle, turned
+from ringside_core.specs import Arm, Comparison
+
+MOST_CONTENDERS = 2  # of a family
+# Two runs that were not live may differ by so much by chance: seconds of a shared machine.
+ALONE = 0.10
+
+
+def ratio_once(samples: Samples, first: str, second: str) -> Pair:
+    """Two arms by the screening alone: a ratio without an interval. The faster one comes first."""
+    found = _difference(samples, first, second)
+    if found is None:
+        return Pair(first, second, Figure(None, "not both were timed in the screening"))
+    pair = Pair(first, second, Figure(math.exp(found[0]), too_few(1), n=1))
+    return turned(pair) if found[0] < 0 else pair
+
+
+def contenders(arms: Sequence[Arm], rates: Mapping[str, float], samples: Samples) -> list[Arm]:
+    """Who may decide the largest size, fastest first: in each family two at most.
+
+    In each family that distributes, that is the fastest arm and whoever the passes of the screening
+    do not tell apart from it. A family that is alone sends its two fastest.
+
+    Args:
+        arms: that may be ranked.
+        rates: examples/s of the screening, by label.
+        samples: of the screening.
+    """
+    families = _families(arms, rates)
+    found: list[Arm] = []
+    for ranked in families.values():
+        best, *rest = ranked
+        near = [arm for arm in rest if not told_apart(samples, best.label, arm.label)]
+        if len(families) == 1:
+            near = rest
+        found += [best, *near[: MOST_CONTENDERS - 1]]
+    return sorted(found, key=lambda arm: -rates[arm.label])
+
+
+def next_in_line(
+    failed: Arm, arms: Sequence[Arm], rates: Mapping[str, float], taken: Collection[str]
+) -> Arm | None:
+    """The fastest arm of the same family and size that is not in the final yet; None: none is left.
+
+    Args:
+        failed: in the final.
+        arms: that may be ranked.
+        rates: examples/s of the screening, by label.
+        taken: labels of those that are, or were, in the final.
+    """
+    alike = _families(
+        [arm for arm in arms if arm.replicas == failed.replicas and arm.label not in taken], rates
+    )
+    return next(iter(alike.get(failed.capabilities.family, ())), None)
+
+
+def finalists(comparison: Comparison, chosen: Sequence[Arm]) -> tuple[str, ...]:
+    """Labels of all arms of the final: contenders, serial, its twin, and what breaks them down."""
+    if comparison.asked.all_arms:
+        return tuple(arm.label for arm in comparison.arms)
+    plain = [arm for arm in comparison.arms if not arm.for_breakdown]
+    kept = [arm for arm in plain if arm in chosen or arm.capabilities.family == "none"]
+    labels = {arm.label for arm in kept} | {arm.label for arm in plain if arm.twin_of}
+    if any(arm.for_breakdown for arm in comparison.arms):
+        own = [arm for arm in kept if not arm.twin_of]
+        labels |= {arm.label for arm in breakdown_arms(own, comparison.shared)}
+    return tuple(arm.label for arm in comparison.arms if arm.label in labels)
+
+
+def scatter(samples: Samples, chosen: Sequence[Arm]) -> float:
+    """Standard deviation of the log ratio of two contenders from pass to pass; the noisiest pair.
+
+    Of runs that were not live: from run to run, about.
+    """
+    found = [ALONE / 2]
+    if any(samples[arm.label][0].blocks for arm in chosen if 0 in samples[arm.label]):
+        found = [0.0]
+    for place, arm in enumerate(chosen):
+        for other in chosen[:place]:
+            if (pair := _difference(samples, arm.label, other.label)) is not None and pair[2] > 1:
+                found.append(pair[1] * math.sqrt(pair[2]))
+    return max(found)
+
+
+def told_apart(samples: Samples, first: str, second: str) -> bool:
+    """Whether the 95 % interval of a pair's passes in the screening leaves out 1."""
+    found = _difference(samples, first, second)
+    if found is None:
+        return True
+    difference, error, passes = found
+    if passes == 1:
+        return abs(difference) > ALONE
+    kept = passes - 2 * max(passes // 4, 1)  # as `middle` leaves them
+    quantile = stats.t.isf((1 - CONFIDENCE) / 2, max(1, kept - 1))
+    return abs(difference) > float(quantile) * error
+
+
+def _families(arms: Sequence[Arm], rates: Mapping[str, float]) -> dict[str, list[Arm]]:
+    """The arms of the largest size that distribute and were timed, fastest first, by family."""
+    timed = [
+        arm
+        for arm in arms
+        if arm.label in rates
+        and arm.capabilities.family != "none"
+        and not (arm.twin_of or arm.for_breakdown)
+    ]
+    size = max((arm.replicas for arm in timed), default=0)
+    found: dict[str, list[Arm]] = {}
+    for arm in sorted(timed, key=lambda arm: -rates[arm.label]):
+        if arm.replicas == size:
+            found.setdefault(arm.capabilities.family, []).append(arm)
+    return found
+
+
+def _difference(samples: Samples, first: str, second: str) -> tuple[float, float, int] | None:
+    """log(first ÷ second), its standard error and the passes that it is of; None: no ratio."""
+    one, other = (samples.get(label, {}).get(0) for label in (first, second))
+    if one is None or other is None:
+        return None
+    common = sorted(one.blocks.keys() & other.blocks.keys())
+    if not (one.blocks or other.blocks):
+        return math.log(one.value / other.value), 0.0, 1
+    if len(common) < LEAST_PASSES:
+        return None
+    logs = np.log([one.blocks[k] / other.blocks[k] for k in common])
+    mean, error2 = middle(logs)
+    return float(mean), math.sqrt(float(error2)), len(common)
