@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from launch.remote.keepers import Keepers
 
 TURN = "turn"
+# The training of this folder begins again where it would end: END ends it.
+WITHOUT_END = "without-end"
+END = -1.0
+MOST_EPOCHS = 1_000_000  # that it would make
 POLL_S = 0.01  # no pause is timed, and to look costs the training a part of a processor
 QUIET_S = 0.2  # within which a signal is heard
 RETRIES = 20
@@ -34,8 +38,13 @@ def takes_turns(run_dir: Path) -> bool:
     return (run_dir / TURN).exists()
 
 
+def never_ends(run_dir: Path) -> bool:
+    """Whether the training of this folder goes on until it is ended."""
+    return (run_dir / WITHOUT_END).exists()
+
+
 def allowed_until(run_dir: Path) -> float:
-    """The updates after which the run waits; infinity: it goes on to its end."""
+    """The updates after which the run waits; infinity: it goes on to its end; END: it ends now."""
     for _ in range(RETRIES):
         with contextlib.suppress(OSError, ValueError):  # a network disk may lose it for a moment
             return float((run_dir / TURN).read_text(encoding="ascii"))
@@ -49,11 +58,13 @@ class Turns:
 
     Attributes:
         plan: of the run.
+        without_end: its training goes on past what its author asks for, until END.
         resting: it is not its turn: no progress is expected of it.
         over: its execution has ended.
     """
 
     plan: "Plan"
+    without_end: bool = False
     resting: bool = False
     over: bool = False
     keepers: "Keepers | None" = field(default=None, repr=False)
@@ -61,9 +72,11 @@ class Turns:
     def __post_init__(self) -> None:
         self._run_dir = Path(self.plan.run_dir)
         self._run_dir.mkdir(parents=True, exist_ok=True)
+        if self.without_end:
+            (self._run_dir / WITHOUT_END).touch()
 
     def allow(self, until: float) -> None:
-        """Say after how many updates it waits next; infinity: it goes on to its end."""
+        """Say after how many updates it waits next; infinity: it goes on to its end; or END."""
         write_whole(self._run_dir / TURN, str(until))
 
     def progress(self) -> list[Progress]:
@@ -109,7 +122,7 @@ class Turns:
             left = quiet_until - time.monotonic()
             if left > 0:
                 time.sleep(min(left, QUIET_S))
-            elif until < math.inf and self.waits(math.ceil(until)):
+            elif END < until < math.inf and self.waits(math.ceil(until)):
                 break
             else:
                 time.sleep(POLL_S)

@@ -37,7 +37,7 @@ from launch.task import (
     must_be_writable,
     own_surroundings,
 )
-from launch.turns import allowed_until, takes_turns
+from launch.turns import MOST_EPOCHS, allowed_until, never_ends, takes_turns
 from launch.watch import IN_SCRIPT
 from ringside_core.keras import KERAS, VERSION, optimizers_of, tf
 from ringside_core.seeds import seed_script
@@ -379,6 +379,8 @@ def _train(session: _Session, call: FitCall) -> Any:
             record.quality_target = (target.metric, target.at_least)
         if session.timed:  # a callback that stops early would end arms after different epochs
             call = call.given(callbacks=None)
+        if never_ends(run_dir):
+            call = call.without_end(MOST_EPOCHS)
     else:
         # Another training has an order of its own, a record, and checkpoints.
         spec = record.spec.replace(
@@ -431,7 +433,9 @@ def _trained(session: _Session, call: FitCall, record: RecordInProgress, run_dir
     said, drills = session.listeners(call), session.trainings
     listeners = [*said, *drilled(session.run_dir, record.task, drills)]
     if takes_turns(session.run_dir) and session.trainings == session.timed:
-        listeners.append(WaitForTurn(partial(allowed_until, session.run_dir), reporter.waiting))
+        validates = call.arguments.get("validation_freq") if never_ends(run_dir) else None
+        allowed = partial(allowed_until, session.run_dir)
+        listeners.append(WaitForTurn(allowed, reporter.waiting, validates))
     reporter.notes(record.warnings, of="warning")
     assert session.steps is not None  # plain Keras trains in trials only
     history = train_call(

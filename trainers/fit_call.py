@@ -15,6 +15,7 @@ from trainers.reading import (
     arrays_in,
     batch_of,
     batches_of,
+    begins_again,
     rows_of_arrays,
 )
 from trainers.shard import check_divides, own_batches
@@ -113,6 +114,32 @@ class FitCall:
         """The same call with other arguments; those that are None are left out."""
         left = {k: v for k, v in (self.arguments | arguments).items() if v is not None}
         return replace(self, arguments=left)
+
+    def without_end(self, epochs: int) -> "FitCall":
+        """The same training, which goes on until it is stopped: its data begin again.
+
+        Behind the author's epochs nothing is validated; `validation_freq` is a list then.
+
+        Args:
+            epochs: more than anybody waits for.
+
+        Example:
+            >>> call.given(epochs=2).without_end(1000).arguments["validation_freq"]
+            [1, 2]
+        """
+        every = self.arguments.get("validation_freq", 1)
+        asked = range(1, self.last_epoch + 1)
+        validates = [
+            n for n in asked if (n in every if not isinstance(every, int) else not n % every)
+        ]
+        x = self.arguments.get("x")
+        if (
+            isinstance(x, tf.data.Dataset)
+            and self.arguments.get("steps_per_epoch") is not None
+            and not begins_again(self.arguments)
+        ):
+            x = x.repeat()  # its author has as many batches as he asks for, perhaps no more
+        return self.given(x=x, epochs=epochs, validation_freq=validates)
 
     def in_batches_of(self, rows: int, *, authors: int | None = None) -> "FitCall":
         """The same training with another global batch.

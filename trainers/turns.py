@@ -13,12 +13,19 @@ class WaitForTurn(Listener):
     """Waits within a training after each of its turns. It must be the last of the listeners.
 
     Args:
-        allowed: returns the updates after which to wait; infinity: never again.
+        allowed: returns the updates after which to wait; infinity: never again; below 0: the
+            training ends.
         waits: called with the updates done when the training waits.
+        validates: epochs behind which the training is validated; none is, once it ends.
     """
 
-    def __init__(self, allowed: Callable[[], float], waits: Callable[[int], None]) -> None:
-        self._allowed, self._waits = allowed, waits
+    def __init__(
+        self,
+        allowed: Callable[[], float],
+        waits: Callable[[int], None],
+        validates: list[int] | None = None,
+    ) -> None:
+        self._allowed, self._waits, self._validates = allowed, waits, validates
         self._until = allowed()
 
     def on_step(self, done: int) -> None:
@@ -30,6 +37,11 @@ class WaitForTurn(Listener):
             return
         with self.clock.paused():
             self._waits(done)
-            while (until := self._allowed()) <= done:
+            while 0 <= (until := self._allowed()) <= done:
                 time.sleep(POLL_S)
             self._until = until
+        if until < 0:
+            self._until = math.inf
+            self.training.model.stop_training = True
+            if self._validates is not None:
+                self._validates.clear()  # Keras looks into this list

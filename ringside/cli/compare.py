@@ -25,7 +25,7 @@ from ringside.cli.common import (
 )
 from ringside.cli.stopping import telling
 from ringside.compare.arms import twin
-from ringside.compare.budget import rounds_asked
+from ringside.compare.budget import asked_for
 from ringside.compare.choose import begin, choose_arms, on_hosts
 from ringside.compare.experiment import RESULTS
 from ringside.compare.resume import look_again, reopened
@@ -35,39 +35,34 @@ from ringside_core.specs import Comparison, Placement, RefusalError, RunSpec, Sc
 
 DEFAULT_TRIALS = 6
 NOTHING_YET = "nothing was measured yet: give the same command again"
-MAY_BE_ANEW = ("resume", "interval_width", "budget")
+MAY_BE_NEW = ("resume", "budget")
 
 
 @dataclass(frozen=True)
 class Effort:
     """How much is measured, as typed."""
 
-    interval_width: Annotated[
-        str | None,
-        typer.Option(
-            help="Make rounds until every 95 % interval of interest is at most this wide, as a "
-            "share of its ratio: 2% or 0.02. Default: 5%."
-        ),
-    ] = None
     budget: Annotated[
         str | None,
         typer.Option(
-            help="Stop before a round that would end after this time (90s, 10m, 1h), counted from "
-            "the start of the first round. The first 3 rounds (or --rounds) are always made. "
-            "Default: 5m."
+            help="Time for the screening and the final (90s, 10m, 1h), without certificates. With "
+            "--resume, for more launches of the final. Default: 255s."
         ),
     ] = None
-    rounds: Annotated[
+    launches: Annotated[
         int | None,
         typer.Option(
-            min=1,
-            help="Make this many undisturbed rounds, whatever they show. Disturbed rounds are "
-            "repeated, but no more than this many.",
+            min=0,
+            help="Launches of the final; 0: only the screening. Default: as the budget is divided.",
         ),
     ] = None
-    verify: Annotated[
-        bool, typer.Option(help="Certify the arms first. Only certified arms are ranked.")
-    ] = True
+    all_arms: Annotated[
+        bool,
+        typer.Option(
+            "--all-arms",
+            help="Let every arm take part in the final, so that every pair has an interval.",
+        ),
+    ] = False
 
 
 def trials_of(
@@ -117,13 +112,20 @@ def command(
         bool,
         typer.Option(
             "--fresh",
-            help="Run each arm alone, one after the other. By default the arms of a round are live "
-            "side by side and train in turns, block by block, which needs far less time.",
+            help="Run each arm alone, one after the other. By default the arms of a launch are "
+            "live side by side and train in turns, block by block, which needs far less time.",
         ),
     ] = False,
     resume: Annotated[
-        Path | None, typer.Option(help="Go on with the interrupted comparison in this folder.")
+        Path | None,
+        typer.Option(
+            help="Go on with the interrupted comparison in this folder; with --budget, add "
+            "launches to one that has ended."
+        ),
     ] = None,
+    verify: Annotated[
+        bool, typer.Option(help="Certify the arms first. Only certified arms are ranked.")
+    ] = True,
     name: FolderName = None,
     output: OutputFolder = Path("runs"),
     deadline: Deadline = 120.0,
@@ -143,9 +145,7 @@ def command(
     began = time.monotonic()
     if resume is not None:
         _refuse_other_flags(context)
-        again = partial(
-            reopened, resume, interval_width=effort.interval_width, budget=effort.budget
-        )
+        again = partial(reopened, resume, budget=effort.budget)
         if not (resume / RESULTS).is_file():
             again()  # refuses, and leaves no lock
         with only_one(resume):
@@ -153,7 +153,7 @@ def command(
             look_again(console, comparison, resume)
             _finish(console, comparison, resume, began=began)
         return
-    asked = rounds_asked(**vars(effort))
+    asked = asked_for(**vars(effort))
     chosen = choose_arms(Shared.from_run(spec, scaling), backends, replicas, placement, few=True)
     if dry_run:
         for arm in (*chosen.arms, *twin(chosen.arms)):
@@ -172,7 +172,7 @@ def command(
                 asked=asked,
                 seed=order_seed,
                 deadline_s=deadline,
-                verify=effort.verify,
+                verify=verify,
                 why=why,
                 live=not fresh,
                 trials_each=trials_each,
@@ -191,18 +191,17 @@ def _finish(console: Console, comparison: Comparison, folder: Path, *, began: fl
 
 
 def _refuse_other_flags(context: typer.Context) -> None:
-    """Refuse flags that the folder already answers: all but --interval-width and --budget."""
+    """Refuse flags that the folder already answers: all but --budget."""
     given = [
         _as_typed(parameter, context.params.get(str(parameter.name)))
         for parameter in context.command.params
-        if parameter.name not in MAY_BE_ANEW
+        if parameter.name not in MAY_BE_NEW
         and (source := context.get_parameter_source(str(parameter.name))) is not None
         and source.name == "COMMANDLINE"
     ]
     if given:
         raise RefusalError(
-            "--resume takes everything from the folder; only --interval-width and --budget may be "
-            "new.",
+            "--resume takes everything from the folder; only --budget may be new.",
             received=", ".join(given),
             advice="Leave them out, or start a new comparison.",
         )
@@ -225,7 +224,7 @@ def _report(console: Console, comparison: Comparison, folder: Path, *, seconds: 
     failed = sum(not run.outcome.completed for run in comparison.runs)
     console.print(f"{len(comparison.runs)} runs, {failed} failed, {seconds / 60:.1f} minutes")
     console.print(f"report: {page}", soft_wrap=True, highlight=False)
-    following = next_step(summarize(comparison), comparison.asked, str(folder))
+    following = next_step(summarize(comparison), comparison, str(folder))
     console.print(f"\nNext: {following}.", soft_wrap=True, highlight=False, markup=False)
     if failed:
         raise typer.Exit(1)

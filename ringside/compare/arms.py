@@ -193,14 +193,12 @@ def largest(arms: Iterable[Arm]) -> list[Arm]:
 
 
 def twin(arms: tuple[Arm, ...]) -> tuple[Arm, ...]:
-    """The last arm of the largest size once more: how far the two differ is the noise floor.
+    """The reference once more, in the final: how far the two differ is the noise floor.
 
-    Prefer an arm that needs no accelerator. The reference alone needs no noise floor.
+    The reference alone needs none. It is one process, so it costs least.
     """
-    others = [arm for arm in arms if arm.capabilities.family != "none"]
-    if not others:
+    serial = next((arm for arm in arms if arm.backend == REFERENCE), None)
+    if serial is None or len(arms) < 2:
         return ()
-    on_any_machine = [a for a in others if a.capabilities.accelerator is None]
-    most = max(arm.replicas for arm in on_any_machine or others)
-    arm = [arm for arm in on_any_machine or others if arm.replicas == most][-1]
-    return (arm.replace(label=f"{arm.label} again", group=f"{arm.group} again", twin_of=arm.label),)
+    label, group = f"{serial.label} again", f"{serial.group} again"
+    return (serial.replace(label=label, group=group, twin_of=serial.label),)

@@ -1,8 +1,9 @@
-"""A live round: all its arms are started, and then train in turns, block by block.
+"""A live launch: all its arms are started, and then train in turns, block by block.
 
 A machine changes within seconds, and an arm started half a minute later meets another machine. So
 every arm makes a short block, frozen by SIGSTOP but in its turn, and the next pass begins again in
-a newly drawn order. docs/decisions/0006-what-is-timed-and-when.md says what is timed.
+a newly drawn order, until the phase is over. How many epochs an author asks for does not matter:
+his data begin again. docs/decisions/0006-what-is-timed-and-when.md says what is timed.
 """
 
 import math
@@ -17,7 +18,7 @@ import psutil
 
 from launch import Plan, execute
 from launch.interrupts import Interrupts
-from launch.turns import Turns
+from launch.turns import END, MOST_EPOCHS, Turns
 from ringside.compare.progress import Observer
 from ringside.stats.step_times import marked_executions
 from ringside_core.readings.cgroups import memory_left_bytes
@@ -25,30 +26,31 @@ from ringside_core.readings.cores import usable_cores
 from ringside_core.readings.load import LoadWatch, cores_of, own_cpu_s
 from ringside_core.specs import Block, Execution, Load, RefusalError
 
-# Long against the switch (some 20 ms), short against what changes on a machine.
-LEAST_BLOCK_S = 0.3
-LEAST_COUNTED = 10  # executions of a block, beside those at its beginning that do not count
-ENOUGH_PASSES = 10
-MOST_PASSES = 60
-GROWTH = 1.25  # of the turns of a run that does not know yet how many updates it makes
+# Of what counts of a block: long against the switch (some 20 ms), short against what changes on a
+# machine.
+BLOCK_S = 0.6
+LEAST_COUNTED = 4  # executions of a block, beside those at its beginning that do not count
+MOST_PASSES = 40  # of a phase; a longer phase has longer blocks
+WARM_S = 1.5  # that the fastest run trains before the first block
+LEAST_WARM = 5  # updates
+FIRST_S = 0.3  # of the turn that shows how long an update takes
 QUIET = 0.9  # of the shortest block so far: so long nobody looks whether a block is over
 # A process of TensorFlow with a small model, without what it shares with others: 320 MB were seen.
 PROCESS_BYTES = 400 * 2**20
+START_POLL_S = 0.05
 KERNEL_BYTES = 2**23  # beyond the caches of one core: it feels memory as well as clock
 
 
 @dataclass
 class LiveRun:
-    """One run of a live round.
+    """One run of a live launch.
 
     Attributes:
         label: of its arm.
         plan: of the run.
-        total: updates in all; 0: not known before its first epoch is over.
-        warm: updates made at its start, before any block.
         done: updates that it has made.
         active_s: time of its own turns, the start included.
-        update_s: time of an update of its first epoch.
+        update_s: time of an update behind its first ones.
         started: its start is over.
         blocks: its turns so far.
         loads: what else the machine did in them.
@@ -58,8 +60,6 @@ class LiveRun:
     label: str
     plan: Plan
     turns: Turns = field(init=False)
-    total: int = 0
-    warm: int = 0
     done: int = 0
     active_s: float = 0.0
     update_s: float = 0.0
@@ -69,7 +69,7 @@ class LiveRun:
     result: "Future[Execution] | None" = None
 
     def __post_init__(self) -> None:
-        self.turns = Turns(self.plan)
+        self.turns = Turns(self.plan, without_end=True)
 
     @property
     def processes_here(self) -> int:
@@ -81,23 +81,18 @@ class LiveRun:
         """Whether it can have another turn."""
         return not self.turns.over
 
-    def knows_total(self) -> bool:
-        """Whether it has told how many updates it makes."""
-        self.total = max((one.total_steps for one in self.turns.progress()), default=0)
-        return self.total > 0
-
     def turn(self, until: float, between: Callable[[], None], *, expected_s: float = 0.0) -> float:
         """Give it a turn; returns the seconds that it took."""
         began = time.monotonic()
-        self.done = self.turns.run_until(until, between, expected_s=expected_s) or self.total
+        self.done = self.turns.run_until(until, between, expected_s=expected_s) or self.done
         seconds = time.monotonic() - began
         self.active_s += seconds
         return seconds
 
-    @property
-    def completed(self) -> bool:
-        """Whether it is over and has done everything."""
-        return self.turns.over and self.execution.outcome.completed
+    def epoch_ends_after(self) -> int:
+        """Updates of its first epoch; 0: not known."""
+        total = max((one.total_steps for one in self.turns.progress()), default=0)
+        return round(total / MOST_EPOCHS)
 
     @property
     def load(self) -> Load | None:
@@ -111,40 +106,67 @@ class LiveRun:
         return self.result.result().replace(wall_s=self.active_s)
 
 
-def live_round(
+@dataclass(frozen=True)
+class Phase:
+    """How long the arms of a launch train in turns.
+
+    Attributes:
+        seconds: of all of them together.
+        least: passes that are made in any case.
+        alone: each arm starts while all others are frozen, so that its start is timed; else they
+            start at once.
+        check: is told, after each start and before the first pass, how many runs have started and
+            how long the launch will take until its phase is over, in seconds; it may raise.
+    """
+
+    seconds: float
+    least: int
+    alone: bool
+    check: Callable[[int, float], None] = lambda started, seconds: None
+
+
+def live_launch(
     runs: Sequence[LiveRun],
+    phase: Phase,
     *,
     seed: str,
     deadline_s: float,
     observer: Observer,
-) -> None:
-    """Start the runs one after the other, let them train in turns, and wait until all are over.
+) -> tuple[float, float]:
+    """Start the runs, let them train in turns until the phase is over, and end all of them.
 
     A run that dies is over; the others go on.
 
     Args:
         runs: in the order in which they are started.
+        phase: how long it is.
         seed: of the order in each pass.
         deadline_s: a run that makes no progress for so long in its turn has hung.
         observer: is told what happens.
 
+    Returns:
+        (seconds that the launch took beside its passes, mean seconds of a pass; 0: there was none).
+
     Raises:
-        RefusalError: they do not fit into memory.
+        RefusalError: they do not fit into memory, or what the check says.
         KeyboardInterrupt, SystemExit: after every process was ended.
     """
-    each = PROCESS_BYTES
+    began = time.monotonic()
     with Interrupts() as interrupts, ThreadPoolExecutor(len(runs)) as pool:
         try:
-            for number, run in enumerate(runs):
-                left = [one.processes_here for one in runs[number:]]
-                refuse_without_memory(left, each, begun=number)
-                observer.start(run.label)
-                _start(run, pool, interrupts, deadline_s, observer)
-                each = max(each, run.turns.memory_bytes() // max(1, run.processes_here))
-            _passes(runs, seed, interrupts, observer)
+            start = _Start(pool, interrupts, deadline_s, observer)
+            if phase.alone:
+                start.one_by_one(runs, phase.check)
+            else:
+                start.at_once(runs)
+            updates = _warmed(runs, interrupts)
+            in_passes_s, number = _passes(runs, updates, phase, seed, began, interrupts, observer)
+            _end(runs, interrupts)
         except BaseException:
             interrupts.stop()  # each execution ends its own processes
             raise
+    beside_s = time.monotonic() - began - in_passes_s
+    return beside_s, in_passes_s / max(1, number)
 
 
 def refuse_without_memory(
@@ -157,82 +179,153 @@ def refuse_without_memory(
     if len(sums) and sums[-1] > available:
         fits = begun + int(np.searchsorted(sums, available, side="right"))
         raise RefusalError(
-            "All arms of a live round must fit into memory at the same time.",
+            "All arms of a live launch must fit into memory at the same time.",
             received=f"{begun + len(processes)} arms; a process takes about {each / 2**20:.0f} MiB "
             f"and {available / 2**20:.0f} MiB are free, so {fits} arms fit",
             advice="Name fewer --backends or --replicas, or add --fresh.",
         )
 
 
-def _start(
-    run: LiveRun,
-    pool: ThreadPoolExecutor,
+@dataclass(frozen=True)
+class _Start:
+    """Starts runs; each waits behind its first update, frozen."""
+
+    pool: ThreadPoolExecutor
+    interrupts: Interrupts
+    deadline_s: float
+    observer: Observer
+
+    def one_by_one(self, runs: Sequence[LiveRun], check: Callable[[int, float], None]) -> None:
+        began, each = time.monotonic(), PROCESS_BYTES
+        for number, run in enumerate(runs):
+            left = [one.processes_here for one in runs[number:]]
+            refuse_without_memory(left, each, begun=number)
+            self.observer.start(run.label)
+            self._begin(run)
+            run.turn(1, self.interrupts.raise_noted)
+            run.started = True
+            each = max(each, run.turns.memory_bytes() // max(1, run.processes_here))
+            started = number + 1
+            check(started, (time.monotonic() - began) * len(runs) / started)
+
+    def at_once(self, runs: Sequence[LiveRun]) -> None:
+        refuse_without_memory([one.processes_here for one in runs])
+        self.observer.start("all arms")
+        began = time.monotonic()
+        for run in runs:
+            self._begin(run)
+        starting = list(runs)
+        while starting:
+            time.sleep(START_POLL_S)
+            self.interrupts.raise_noted()
+            for run in starting.copy():
+                if run.turns.over or run.turns.waits(1):
+                    starting.remove(run)
+                    run.active_s = time.monotonic() - began
+                    run.started = True
+                    if run.alive:
+                        run.turns.freeze()
+                        run.done = max(task.step for task in run.turns.progress())
+
+    def _begin(self, run: LiveRun) -> None:
+        def whole() -> Execution:
+            try:
+                return execute(
+                    run.plan,
+                    deadline_s=self.deadline_s,
+                    on_progress=lambda one: None if run.started else self.observer.step(one),
+                    interrupts=self.interrupts,
+                    turns=run.turns,
+                )
+            finally:
+                run.turns.over = True
+
+        run.turns.allow(1)
+        run.result = self.pool.submit(whole)
+
+
+def _warmed(runs: Sequence[LiveRun], interrupts: Interrupts) -> int:
+    """Let each run train alone for a while, all to the same update; returns those of a block."""
+    for run in runs:
+        first, seconds = run.done, 0.0
+        while run.alive and (seconds < FIRST_S or run.done == first):
+            seconds += run.turn(2 * run.done + 1, interrupts.raise_noted)
+        if run.done > first:
+            run.update_s = seconds / (run.done - first)
+    live = [run for run in runs if run.alive]
+    if not live:
+        return 1
+    warm = max(LEAST_WARM, math.ceil(WARM_S / min(run.update_s for run in live)))
+    epoch = max(run.epoch_ends_after() for run in live)
+    if epoch <= 2 * warm:
+        warm = max(warm, epoch + 1)  # its end, with a validation that is traced, is behind it
+    warm = max(warm, *(run.done for run in live)) if len(live) > 1 else max(warm, live[0].done)
+    for run in live:
+        before = run.done
+        if before < warm:
+            seconds = run.turn(warm, interrupts.raise_noted)
+            if run.done - before >= LEAST_WARM:
+                run.update_s = seconds / (run.done - before)
+    return _updates_of_a_block([run for run in runs if run.alive])
+
+
+def _updates_of_a_block(runs: Sequence[LiveRun]) -> int:
+    """The same for all: BLOCK_S of the fastest count, and of each so many executions."""
+    least = [1]
+    for run in runs:
+        steps = run.plan.spec.steps_per_execution
+        execution_s = run.update_s * steps
+        marked = marked_executions(run.plan.spec, execution_s)
+        counted = max(LEAST_COUNTED, math.ceil(BLOCK_S / max(execution_s, 1e-6)))
+        if execution_s == min(one.update_s * one.plan.spec.steps_per_execution for one in runs):
+            least.append((marked + counted) * steps)
+        least.append((marked + LEAST_COUNTED) * steps)
+    return max(least)
+
+
+def _passes(
+    runs: Sequence[LiveRun],
+    updates: int,
+    phase: Phase,
+    seed: str,
+    began: float,
     interrupts: Interrupts,
-    deadline_s: float,
     observer: Observer,
-) -> None:
-    """Start a run and let it train alone for an epoch, with all that it traces; then freeze it."""
-
-    def whole() -> Execution:
-        try:
-            return execute(
-                run.plan,
-                deadline_s=deadline_s,
-                on_progress=lambda one: None if run.started else observer.step(one),
-                interrupts=interrupts,
-                turns=run.turns,
-            )
-        finally:
-            run.turns.over = True
-
-    run.turns.allow(1)
-    run.result = pool.submit(whole)
-    run.turn(1, interrupts.raise_noted)
-    first, seconds = run.done, 0.0
-    while run.alive and not run.knows_total():  # a script's own data may not say their size
-        seconds += run.turn(math.ceil(run.done * GROWTH), interrupts.raise_noted)
-    epoch = math.ceil(run.total / run.plan.spec.epochs)
-    if run.alive and epoch > run.done:
-        seconds += run.turn(epoch, interrupts.raise_noted)
-    if run.done > first:
-        run.update_s = seconds / (run.done - first)
-    if run.alive:
-        # One more: the end of the epoch with its validation is behind it.
-        run.turn(run.done + 1, interrupts.raise_noted)
-    run.warm, run.started = run.done, True
-
-
-def _passes(runs: Sequence[LiveRun], seed: str, interrupts: Interrupts, observer: Observer) -> None:
-    """Give each run its blocks. In the last pass each goes on to its end."""
-    count = number_of_passes(runs)
-    for number in range(count):
+) -> tuple[float, int]:
+    """Give each run its blocks until the phase is over; returns its seconds, and the passes."""
+    pass_s = updates * sum(run.update_s for run in runs if run.alive)
+    if pass_s * MOST_PASSES < phase.seconds:
+        updates = math.ceil(updates * phase.seconds / (pass_s * MOST_PASSES or 1.0))
+    begun, number = time.monotonic(), 0
+    phase.check(len(runs), begun - began + pass_s * phase.least)
+    behind = max((run.done for run in runs), default=0)
+    while any(run.alive for run in runs):
+        elapsed = time.monotonic() - begun
+        if number:
+            pass_s = elapsed / number
+        if number >= phase.least and elapsed + pass_s / 2 > phase.seconds:
+            break
         order = [run for run in runs if run.alive]
         random.Random(f"{seed}/{number}").shuffle(order)
         for run in order:
-            share = (number + 1) / count
-            last = number == count - 1
-            until = run.warm + math.ceil((run.total - run.warm) * share)
-            _block(run, number, math.inf if last else until, interrupts)
-        observer.passes(number + 1, count)
+            _block(run, number, behind + (number + 1) * updates, interrupts)
+        number += 1
+        observer.passes(number, max(phase.least, round(phase.seconds / pass_s) if pass_s else 0))
+    return time.monotonic() - begun, number
 
 
-def number_of_passes(runs: Sequence[LiveRun]) -> int:
-    """Into how many parts every training is divided after its start, the same for all.
-
-    A block of the fastest run lasts LEAST_BLOCK_S at least, or less where the training is too short
-    for ENOUGH_PASSES of that. Each has executions that count.
-    """
-    live = [run for run in runs if run.alive and run.total > run.warm and run.update_s]
-    if not live:
-        return 1
-    fastest = min(live, key=lambda run: run.update_s * run.total)
-    most = (fastest.total - fastest.warm) * fastest.update_s / LEAST_BLOCK_S
-    most = max(most, ENOUGH_PASSES)
-    for run in live:
-        spec = run.plan.spec
-        updates = (marked_executions(spec) + LEAST_COUNTED) * spec.steps_per_execution
-        most = min(most, (run.total - run.warm) / updates)
-    return max(1, min(MOST_PASSES, int(most)))
+def _end(runs: Sequence[LiveRun], interrupts: Interrupts) -> None:
+    """End all trainings at once, behind the same update, and wait until they are over."""
+    began = time.monotonic()
+    ending = [run for run in runs if run.alive]
+    for run in ending:
+        run.turns.allow(END)
+        run.turns.thaw()
+    while any(run.alive for run in ending):
+        time.sleep(START_POLL_S)
+        interrupts.raise_noted()
+    for run in ending:
+        run.active_s += time.monotonic() - began
 
 
 def _block(run: LiveRun, number: int, until: float, interrupts: Interrupts) -> None:
@@ -242,10 +335,9 @@ def _block(run: LiveRun, number: int, until: float, interrupts: Interrupts) -> N
     cores = cores_of(run.plan.spec, usable_cores())
     with LoadWatch(cores, own_s=lambda: own_cpu_s() + run.turns.cpu_s()) as watch:
         seconds = run.turn(until, interrupts.raise_noted, expected_s=expected_s)
-    if run.done <= before or not (run.alive or run.completed):
-        return
-    # What runs on other machines is not known here, and neither is the time of what has ended.
-    load = watch.load if run.alive and not run.plan.remote_hosts else None
+    if run.done <= before or not run.alive:
+        return  # data that ended, or a run that died
+    load = None if run.plan.remote_hosts else watch.load
     if load is not None:
         run.loads.append(load)
     run.blocks.append(

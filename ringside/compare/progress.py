@@ -6,9 +6,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from launch import Progress as TaskProgress
-from ringside.compare.budget import State, time_left_s, width_of
+from ringside.compare.budget import time_left_s
+from ringside.stats.division import division_lines
+from ringside.stats.rounds import launches_of
 from ringside_core.specs import Comparison, Run
-from ringside_core.text import duration, plural
+from ringside_core.text import duration
 
 
 class Observer:
@@ -18,7 +20,7 @@ class Observer:
         """A run begins."""
 
     def step(self, progress: TaskProgress) -> None:
-        """A process of the running arm made progress; in a live round, of the arm that starts."""
+        """A process of the running arm made progress; in a live launch, of the arm that starts."""
 
     def passes(self, done: int, total: int) -> None:
         """All live arms have made so many of their blocks."""
@@ -26,8 +28,8 @@ class Observer:
     def end(self, run: Run, disturbed: str) -> None:
         """A run is over; `disturbed` says what disturbed it, and is empty if nothing did."""
 
-    def round_end(self, comparison: Comparison, state: State) -> None:
-        """A whole round is made."""
+    def launch_end(self, comparison: Comparison) -> None:
+        """The screening, or a launch of the final, is over."""
 
 
 class ComparisonProgress(Observer):
@@ -37,11 +39,11 @@ class ComparisonProgress(Observer):
         console: where they are shown.
         total_runs: None: not known yet.
         done: runs that are there already.
-        unit: what a run is counted by: `round` or `trial`.
+        unit: what a run is counted by: `launch` or `trial`.
     """
 
     def __init__(
-        self, console: Console, *, total_runs: int | None, done: int = 0, unit: str = "round"
+        self, console: Console, *, total_runs: int | None, done: int = 0, unit: str = "launch"
     ) -> None:
         self._console = console
         self._unit = unit
@@ -56,6 +58,7 @@ class ComparisonProgress(Observer):
         self._runs = self._bars.add_task("runs", total=total_runs, completed=done)
         self._steps = self._bars.add_task("", total=None)
         self._label = ""
+        self._said = self._notes = 0
 
     def __enter__(self) -> Self:
         self._bars.start()
@@ -91,10 +94,10 @@ class ComparisonProgress(Observer):
         """A run is over: print a line with its outcome, and what disturbed it."""
         self._bars.advance(self._runs)
         style = "green" if run.outcome.completed else "red"
-        number = run.round + 1 if self._unit == "round" else run.position + 1
+        number = run.round if self._unit == "launch" else run.position + 1
+        stage = f"{self._unit} {number}" if number else "screening"
         self._console.print(
-            f"{self._unit} {number}  {run.arm:<34} [{style}]{run.outcome.kind}[/] "
-            f"in {run.wall_s:.1f} s",
+            f"{stage}  {run.arm:<34} [{style}]{run.outcome.kind}[/] in {run.wall_s:.1f} s",
             highlight=False,
         )
         if not run.outcome.completed:
@@ -102,18 +105,10 @@ class ComparisonProgress(Observer):
         if disturbed:
             self._console.print(f"  [yellow]disturbed[/]: {disturbed}", highlight=False)
 
-    def round_end(self, comparison: Comparison, state: State) -> None:
-        """A whole round is made: print how many, the widest interval and the time left."""
-        told = [f"{plural(state.made, 'round')} made"]
-        if disturbed := state.made - state.undisturbed:
-            again = "" if comparison.ended_because else ", to be repeated at the end"
-            told.append(f"{disturbed} of them disturbed{again}")
-        if state.widest is not None:
-            told.append(f"widest interval {width_of(state.widest)}")
-        elif comparison.asked.interval_width is not None:
-            told.append("no interval yet")
-        if not comparison.ended_because:
-            left = duration(time_left_s(comparison.asked, state))
-            told.append(f"about {left} left")
-            self._bars.update(self._runs, description=f"about {left} left")
-        self._console.print("; ".join(told), highlight=False, markup=False)
+    def launch_end(self, comparison: Comparison) -> None:
+        """A launch is over: print who is in the final, what failed, and the time that is left."""
+        for line in (*division_lines(comparison)[self._said :], *comparison.notes[self._notes :]):
+            self._console.print(line, highlight=False, markup=False)
+        self._said, self._notes = len(division_lines(comparison)), len(comparison.notes)
+        left = duration(time_left_s(comparison, launches_of(comparison)))
+        self._bars.update(self._runs, description=f"about {left} left")

@@ -1,14 +1,14 @@
 """Resume an interrupted comparison: on the same hosts, with the same code and circumstances."""
 
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
 
 from launch.remote.host_checks import machine_of
-from ringside.compare.budget import MOST_ROUNDS, parse_duration, parse_width
+from ringside.compare.budget import parse_duration
 from ringside.compare.choose import circumstances
+from ringside.compare.contenders import with_more
 from ringside.compare.experiment import RESULTS
 from ringside.compare.hosts import fullest, links_between, ready_hosts
 from ringside.stats.links import link_words, links_by_pair, same_link
@@ -18,20 +18,16 @@ from ringside_core.specs import (
     Circumstances,
     Comparison,
     Link,
-    Look,
     MachineFacts,
     RefusalError,
-    Rounds,
 )
 from ringside_core.specs.noun import differences
-from ringside_core.text import plural
 
 DIGITS = 12
-_MORE = "Give another --budget or --interval-width to make more rounds, or write"
 
 
-def reopened(folder: Path, *, interval_width: str | None, budget: str | None) -> Comparison:
-    """The comparison in a folder, ready to go on, to another width or budget if one is given.
+def reopened(folder: Path, *, budget: str | None) -> Comparison:
+    """The comparison in a folder, ready to go on, with launches for another budget if one is given.
 
     Raises:
         RefusalError: there is none, it is finished, its runs do not match its arms, or the machine,
@@ -39,20 +35,21 @@ def reopened(folder: Path, *, interval_width: str | None, budget: str | None) ->
     """
     path = folder / RESULTS
     comparison = _read(path)
-    asked = _asked_anew(comparison, interval_width, budget)
-    if comparison.ended_because and asked == comparison.asked:
+    if comparison.ended_because and budget is None:
         raise RefusalError(
             "This comparison is finished.",
             received=comparison.ended_because,
-            advice=f"{_MORE if not asked.counted else 'Start a new one, or write'} its report "
-            f"again: ringside report {folder}",
+            advice=f"Give a --budget for more launches, or write its report again: ringside report "
+            f"{folder}",
         )
     _refuse_changes(comparison, machine_of(comparison.placement))
     _refuse_other_runs(comparison, path)
-    looks = comparison.looks
-    if asked != comparison.asked:
-        looks = (*looks, _look_at(comparison))
-    return comparison.replace(asked=asked, ended_because="", looks=looks)
+    if budget is None:
+        return comparison
+    asked = comparison.asked.replace(budget_s=comparison.spent_s + parse_duration(budget))
+    again = comparison.replace(asked=asked, ended_because="")
+    # Whoever has read the words of a comparison that ended, and goes on, has another look.
+    return with_more(again.replace(looks=comparison.looks + bool(comparison.ended_because)))
 
 
 def _read(path: Path) -> Comparison:
@@ -66,40 +63,6 @@ def _read(path: Path) -> Comparison:
             "used again.",
         ) from None
     return Comparison.from_json(text, origin=str(path))
-
-
-def _look_at(comparison: Comparison) -> Look:
-    """The look that its reader had before he asked for more.
-
-    Raises:
-        RefusalError: the comparison counted its rounds, so that one look has spent everything.
-    """
-    if comparison.asked.counted and comparison.verify:
-        raise RefusalError(
-            "A comparison that counted its rounds (--rounds) cannot go on to a width or a budget: "
-            "its words may be wrong in 5 % of such experiments already, and a second look would "
-            "add to that.",
-            received=f"{plural(comparison.rounds, 'round')} of --rounds {comparison.asked.least}",
-            advice="Start a new comparison without --rounds: it may go on as often as you like.",
-        )
-    return Look(unix_s=time.time(), rounds=comparison.rounds, asked=comparison.asked)
-
-
-def _asked_anew(comparison: Comparison, interval_width: str | None, budget: str | None) -> Rounds:
-    asked = comparison.asked
-    if interval_width is not None:
-        if not comparison.verify:
-            raise RefusalError(
-                "Only certified arms are ranked, so only they have intervals to wait for.",
-                received=f"--interval-width {interval_width} for a comparison with --no-verify",
-            )
-        asked = asked.replace(
-            interval_width=parse_width(interval_width),
-            most=max(MOST_ROUNDS, asked.least),
-        )
-    if budget is not None:
-        asked = asked.replace(budget_s=parse_duration(budget))
-    return asked
 
 
 def _refuse_changes(comparison: Comparison, machine: MachineFacts) -> None:
@@ -150,7 +113,7 @@ def _refuse_other_runs(comparison: Comparison, path: Path) -> None:
         found, due = (one.model_dump(mode="json") for one in specs)
         for where, has, should in differences(found, due):
             raise RefusalError(
-                "Each run must have the spec of its arm in that round.",
+                "Each run must have the spec of its arm in that launch.",
                 received=f"{path}: {place}.{where}={has!r}, and it should be {should!r}",
                 advice="Start a new comparison.",
             )
@@ -163,7 +126,7 @@ def _refuse_other_runs(comparison: Comparison, path: Path) -> None:
 
 
 def refuse_other_circumstances(before: Circumstances, now: Circumstances) -> None:
-    """Refuse to mix rounds that were made under different circumstances; name both."""
+    """Refuse to mix launches that were made under different circumstances; name both."""
     were, are = set(before.variables), set(now.variables)
     told = [f"{name} is there, and was not" for name in sorted(are - were)]
     told += [f"{name} was there, and is not" for name in sorted(were - are)]
@@ -239,7 +202,7 @@ def refuse_fewer_cores(
 
 
 def refuse_other_links(before: Sequence[Link], now: Sequence[Link]) -> None:
-    """Refuse to mix rounds over links whose rate has changed.
+    """Refuse to mix launches over links whose rate has changed.
 
     Raises:
         RefusalError: with both rates of each link that changed.

@@ -1,11 +1,11 @@
-"""The stages of a comparison: certify, tune, make rounds. Each skips what is done already."""
+"""The stages of a comparison: certify, tune, screen, decide. Each skips what is done already."""
 
 from pathlib import Path
 
 from rich.console import Console
 
 from ringside.compare.durations import expected_s
-from ringside.compare.experiment import keep, launched, run_rounds
+from ringside.compare.experiment import keep, launched, run_launches
 from ringside.compare.hosts import links_between
 from ringside.compare.hosts_load import looks
 from ringside.compare.progress import ComparisonProgress
@@ -14,11 +14,11 @@ from ringside.verify.certify_arms import certify_arms
 from ringside.verify.processes import Start
 from ringside.verify.subject import Subject
 from ringside_core.specs import Comparison
-from ringside_core.text import duration, percent, plural
+from ringside_core.text import duration, plural
 
 
 def go_on(console: Console, comparison: Comparison, folder: Path) -> Comparison:
-    """Certify, tune and make rounds, as far as this is still to be done."""
+    """Certify, tune, screen and make the final, as far as this is still to be done."""
     comparison = _certified(console, comparison, folder)
     if comparison.trials_each and not comparison.runs:
         comparison = _certified(console, _tuned(console, comparison, folder), folder)
@@ -28,13 +28,10 @@ def go_on(console: Console, comparison: Comparison, folder: Path) -> Comparison:
             comparison = _certified(console, other, folder)
     for line in announcement(comparison):
         console.print(line, highlight=False, markup=False)
-    total = None
-    if comparison.asked.interval_width is None:
-        total = len(comparison.arms) * max(comparison.asked.least, comparison.rounds)
     done = len(comparison.runs)
     placement = comparison.placement
-    with ComparisonProgress(console, total_runs=total, done=done) as progress:
-        comparison = run_rounds(
+    with ComparisonProgress(console, total_runs=None, done=done) as progress:
+        comparison = run_launches(
             comparison,
             folder=folder,
             executor=launched(comparison.deadline_s, progress, placement),
@@ -48,31 +45,18 @@ def go_on(console: Console, comparison: Comparison, folder: Path) -> Comparison:
 
 
 def announcement(comparison: Comparison) -> list[str]:
-    """What will be run, and about how long that takes."""
-    asked, arms = comparison.asked, comparison.arms
-    if asked.interval_width is None:
-        rounds = plural(asked.least, "round")
-        if asked.most > asked.least and not comparison.live:
-            rounds += f", up to {asked.most} if disturbed"
-    else:
-        rounds = (
-            f"at least {plural(asked.least, 'round')}, until every interval of interest is at "
-            f"most {percent(asked.interval_width)} wide"
-        )
-    if asked.budget_s is not None:
-        rounds += f" or {duration(asked.budget_s)} are over"
-    lines = [f"{plural(len(arms), 'arm')} × {rounds}"]
+    """What will be run, and how long that takes."""
+    asked, placement = comparison.asked, comparison.placement
+    arms = plural(len(comparison.arms_of(0)), "arm")
+    final = "no final" if asked.launches == 0 else "then the final between the fastest"
+    lines = [f"{arms}, screened once, {final}: {duration(asked.budget_s)}"]
     if comparison.addresses and looks(tuple(comparison.addresses)) is None:
-        lines.append("the load of the hosts cannot be watched: nobody knows which rounds are quiet")
-    placement = comparison.placement
-    round_s = expected_s((comparison.spec_of(arm) for arm in arms), placement)
-    if round_s is None:
-        return [*lines, "the first round will show how long a round takes"]
-    least = duration(round_s * asked.least)
-    told = f"about {duration(round_s)} a round, judging by earlier runs; {least} for {asked.least}"
-    if asked.budget_s is not None and round_s * asked.least > asked.budget_s:
-        told += ", which is more than the budget: they are always made"
-    return [*lines, told]
+        lines.append("the load of the hosts cannot be watched: nobody knows what is disturbed")
+    if not comparison.live and asked.launches != 0:
+        once_s = expected_s((comparison.spec_of(arm) for arm in comparison.arms_of(0)), placement)
+        told = "" if once_s is None else f", about {duration(once_s)} for each of all arms once"
+        lines.append(f"each arm runs alone, to its own end{told}; 3 launches are always made")
+    return lines
 
 
 def _certified(console: Console, comparison: Comparison, folder: Path) -> Comparison:

@@ -60,7 +60,7 @@ def throughput_plot(summary: Summary, styles: dict[str, Style]) -> Plot:
     rows.sort(key=lambda row: (not row.comparable, row.arm.replicas))
     caption = (
         "Each dot is one run, the stroke the geometric mean, the bar its 95 % interval; "
-        "a thin line means that there are too few rounds for an interval."
+        "a thin line means that there are too few launches for an interval."
     )
     if fastest := ranked(summary):
         most = number(fastest[0].mean_throughput.value or 0.0)

@@ -1,12 +1,11 @@
-"""Which arms are ranked, and the verdict on two of them as a cell."""
+"""Which arms are ranked, and the ratio of two of them as a cell."""
 
 from collections.abc import Sequence
 
 from ringside.report.blocks import Cell
 from ringside.report.words import NOTHING, span_or_none, times
-from ringside.stats.contenders import ranking
+from ringside.stats.final import Pair
 from ringside.stats.summary import ArmRow, Summary
-from ringside.stats.verdicts import PairVerdict
 from ringside_core.specs.backends import FAMILIES
 
 
@@ -22,7 +21,15 @@ def ranked(summary: Summary, replicas: int | None = None) -> list[ArmRow]:
         summary: of a comparison; its `arms` hold no breakdown arms.
         replicas: only arms of this size.
     """
-    return ranking(summary.arms, replicas)
+    kept = [
+        row
+        for row in summary.arms
+        if row.comparable
+        and not row.arm.twin_of
+        and row.mean_throughput.value is not None
+        and replicas in (None, row.arm.replicas)
+    ]
+    return sorted(kept, key=lambda row: -(row.mean_throughput.value or 0.0))
 
 
 def sizes_of(rows: Sequence[ArmRow]) -> list[int]:
@@ -31,7 +38,7 @@ def sizes_of(rows: Sequence[ArmRow]) -> list[int]:
 
 
 def counted_runs(summary: Summary, row: ArmRow) -> int:
-    """Completed runs of an arm in the rounds that count."""
+    """Completed runs of an arm that count."""
     own = [one for one in summary.runs if one.arm == row.arm]
     return sum(one.run.outcome.completed and one.used for one in own)
 
@@ -41,18 +48,13 @@ def twins_aside(summary: Summary) -> str:
     return " (twins aside)" if any(row.arm.twin_of for row in summary.arms) else ""
 
 
-def verdict_cell(verdict: PairVerdict) -> Cell:
+def ratio_cell(pair: Pair) -> Cell:
     """Ratio, interval and word; a ratio without interval says so."""
-    if verdict.ratio.value is None:
-        return Cell(NOTHING, verdict.ratio.reason or verdict.reason)
+    if pair.ratio.value is None:
+        return Cell(NOTHING, pair.ratio.reason)
     return Cell(
-        times(verdict.ratio.value, verdict.ratio.interval),
-        span_or_none(verdict.ratio),
-        word=word_of(verdict),
-        tone="won" if word_of(verdict) in ("faster", "slower") else "tie",
+        times(pair.ratio.value, pair.ratio.interval),
+        span_or_none(pair.ratio),
+        word=pair.word,
+        tone="won" if pair.word in ("faster", "slower") else "tie",
     )
-
-
-def word_of(verdict: PairVerdict) -> str:
-    """The verdict's word; without an interval, `no verdict`."""
-    return "no verdict" if verdict.ratio.interval is None else verdict.word

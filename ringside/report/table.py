@@ -7,7 +7,7 @@ from rich.text import Text
 
 from ringside.report.blocks import Cell, Table
 from ringside.report.sections.headline import headlines
-from ringside.report.sections.noise import noise_line, rounds_line
+from ringside.report.sections.noise import launches_line, noise_line
 from ringside.report.sections.proof import NOT_COMPARABLE, not_comparable, proof_of
 from ringside.report.sections.tables import arms_in_order, results_table
 from ringside.report.terminal import rich_table
@@ -82,15 +82,15 @@ def _short_label(row: ArmRow) -> str:
 def _below(comparison: Comparison, summary: Summary) -> Text:
     """Who wins and how sure; what is proved; what is not ranked, did not run, was lost."""
     text = Text()
-    for one in headlines(summary):
-        text.append(plain(f"{one.size}: {one.sentence}"), style="bold")
+    for one in headlines(comparison, summary):
+        text.append(plain(one.sentence), style="bold")
         text.append(plain(f" {one.evidence}".rstrip()))
         beside = plain(f" {one.against_serial}".rstrip())
         text.append(beside + "\n", style="bold" if one.loses else "")
     for title, line in (
         ("Same arithmetic?", proof_of(summary).answer),
         ("Noise floor", noise_line(summary)),
-        ("Rounds", rounds_line(comparison, summary)),
+        ("Launches", launches_line(comparison, summary)),
     ):
         text.append(f"{title}  ", style="bold")
         text.append(plain(line) + "\n")
@@ -99,7 +99,8 @@ def _below(comparison: Comparison, summary: Summary) -> Text:
         "columns: medians.\n",
         style="dim",
     )
-    if why_not := why_no_interval(row.mean_throughput for row in summary.arms):
+    few = (row.mean_throughput for row in summary.arms if row.mean_throughput.n != 1)
+    if why_not := why_no_interval(few):
         text.append(plain(why_not) + "\n", style="dim")
     for arms, reason in not_comparable(summary):
         text.append("\nnot comparable  ", style="bold")
@@ -110,5 +111,5 @@ def _below(comparison: Comparison, summary: Summary) -> Text:
     for row in summary.arms:
         for run in row.not_completed:
             text.append("\nlost     ", style="bold red")
-            text.append(plain(f"{run.arm}, round {run.round + 1}: {outcome_of(run.outcome)}"))
+            text.append(plain(f"{run.arm}, {run.stage}: {outcome_of(run.outcome)}"))
     return text

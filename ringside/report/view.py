@@ -13,7 +13,7 @@ from ringside.report.sections.definitions import definitions_section
 from ringside.report.sections.environment import environment_section
 from ringside.report.sections.failures import failures, failures_section
 from ringside.report.sections.headline import Headline, headlines
-from ringside.report.sections.noise import noise_line, noise_section, rounds_line
+from ringside.report.sections.noise import launches_line, noise_line, noise_section
 from ringside.report.sections.proof import Proof, proof_of, proof_section
 from ringside.report.sections.resources import arm_resources, resources_section
 from ringside.report.sections.safety import safety_section
@@ -35,7 +35,7 @@ class View:
     summary: Summary
     title: str
     lead: str
-    headlines: tuple[Headline, ...]  # who wins at each size, largest first
+    headlines: tuple[Headline, ...]  # who wins
     facts: tuple[tuple[str, str, bool], ...]  # question, answer, whether one may rely on it
     proof: Proof
     caveats: tuple[Caveat, ...]
@@ -62,9 +62,10 @@ def view_of(comparison: Comparison, folder: Path | None = None, *, digest: str =
     proof = proof_of(summary)
     careful = tuple(caveats(comparison, summary))
     breakdown = breakdowns_of(comparison, summary)
-    noise = noise_section(comparison, summary)
+    noise, heads = noise_section(comparison, summary), headlines(comparison, summary)
+    first = heads[0].sentence if heads else "No comparable arm has a throughput."
     sections = (  # in the order in which a reader asks
-        verdicts_section(summary),
+        verdicts_section(summary, first),
         *caveats_section(careful),
         proof_section(comparison, summary, proof),
         results_section(summary),
@@ -86,14 +87,14 @@ def view_of(comparison: Comparison, folder: Path | None = None, *, digest: str =
     facts = (
         ("Same arithmetic?", proof.answer, proof.certain),
         ("Noise floor", noise_line(summary), noise.sure),
-        ("Rounds", rounds_line(comparison, summary), not summary.rounds.kept_disturbed),
+        ("Launches", launches_line(comparison, summary), bool(summary.launches.final)),
     )
     return View(
         comparison=comparison,
         summary=summary,
         title=comparison.name,
         lead=_lead(comparison, summary),
-        headlines=headlines(summary),
+        headlines=heads,
         facts=facts,
         proof=proof,
         caveats=careful,
@@ -105,9 +106,7 @@ def view_of(comparison: Comparison, folder: Path | None = None, *, digest: str =
 def _lead(comparison: Comparison, summary: Summary) -> str:
     machine = comparison.machine
     arms = sum(not row.arm.twin_of for row in summary.arms)
-    what = f"{plural(arms, 'arm')} × {plural(comparison.rounds, 'round')}"
-    if twins := sum(bool(row.arm.twin_of) for row in summary.arms):
-        what += f", {twins} of them twice"
+    what = f"{plural(arms, 'arm')}, {plural(len(summary.launches.final), 'launch')} of the final"
     if summary.breakdown_arms:
         what += f", {plural(len(summary.breakdown_arms), 'breakdown arm')}"
     where = (
@@ -147,6 +146,6 @@ def _order_section(runs: Table) -> Section:
         "order",
         "In which order were runs started?",
         "Order",
-        "The order is drawn anew in each round, so that a slow phase of the machine hits all arms.",
+        "The order is drawn for each launch, so that a slow phase of the machine hits all arms.",
         (Folded(f"All {plural(len(runs.rows), 'run')}", (runs,), ("report.html", "results.csv")),),
     )

@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 
 from ringside.stats.figure import Figure, Interval, Spread
-from ringside.stats.verdicts import PairVerdict
 from ringside_core.specs import Outcome
 from ringside_core.text import decimals_for, number, percent
 
@@ -56,11 +55,6 @@ def _decimals(interval: Interval, value: float, scale: float) -> int:
     return decimals_for(scale * (max(ends) if mostly_chance else value))
 
 
-def ratio_between(verdict: PairVerdict) -> str:
-    """The interval of a ratio as `[1.22, 1.41]`; if there is none, the reason."""
-    return span_of(verdict.ratio) or verdict.ratio.reason or verdict.reason
-
-
 def span_of(ratio: Figure) -> str:
     """The interval of a ratio as `[1.22, 1.41]`; empty where there is none."""
     if ratio.interval is None or ratio.value is None:
@@ -70,15 +64,15 @@ def span_of(ratio: Figure) -> str:
 
 
 def span_or_none(ratio: Figure) -> str:
-    """The interval of a ratio for a cell; without an interval, the number of rounds."""
+    """The interval of a ratio for a cell; without an interval, the number of launches."""
     if ratio.value is None:
         return ratio.reason
     return span_of(ratio) or no_interval(ratio)
 
 
 def no_interval(figure: Figure) -> str:
-    """`n=2, no interval`, for a cell; `why_no_interval` gives the reason once, below the table."""
-    return f"n={figure.n}, no interval"
+    """`one launch`, or `n=2, no interval`; `why_no_interval` gives the reason below the table."""
+    return "one launch" if figure.n == 1 else f"n={figure.n}, no interval"
 
 
 def why_no_interval(figures: Iterable[Figure]) -> str:
@@ -122,7 +116,7 @@ def with_interval(figure: Figure, *, scale: float = 1.0) -> tuple[str, str]:
 
 
 def said(figure: Figure, unit: str) -> str:
-    """A figure within a sentence: `1.20 ms [1.15, 1.25] n=7`, `3.50 ms (2 rounds: too few)`."""
+    """A figure within a sentence: `1.20 ms [1.15, 1.25] n=7`, `3.50 ms (2 launches: too few)`."""
     value, note = with_interval(figure)
     if figure.interval:
         return f"{value} {unit} {note}"

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ringside.stats.final import CHANCE, Pair
+from ringside.stats.final import CHANCE, Pair, Word
 
 
 def holm(p_values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -43,6 +43,6 @@ def with_words(pairs: Sequence[Pair], serial: str, arms: Collection[str]) -> lis
     adjusted = holm(np.array([pairs[k].p_value or 0.0 for k in asked], np.float64))
     found = list(pairs)
     for k, p in zip(asked, adjusted.tolist(), strict=True):
-        ahead = "faster" if (pairs[k].ratio.value or 1.0) > 1 else "slower"
+        ahead: Word = "faster" if (pairs[k].ratio.value or 1.0) > 1 else "slower"
         found[k] = replace(pairs[k], word=ahead if p <= CHANCE else "cannot tell")
     return found

@@ -22,7 +22,7 @@ NOT_VERIFIED = "it was not verified: run without --no-verify"
 FOR_BREAKDOWN = "it is run for the breakdown and is not ranked"
 HASH_DIGITS = 8  # as in the name of a run
 DIGITS = 12  # of a digest, in a refusal
-# Seeds differ by round, threads by process; where a run's files go is no matter.
+# Seeds differ by launch, threads by process; where a run's files go is no matter.
 MAY_DIFFER: dict[str, Any] = {
     "seed": True,
     "save": True,
@@ -39,7 +39,7 @@ ALIKE = "All runs that are compared must have the same {}."
 def arms_by_label(comparison: Comparison) -> dict[str, Arm]:
     """The arms by their labels, once each run is known to belong to its arm.
 
-    `Comparison` already checks that labels are unique and each arm runs at most once per round.
+    `Comparison` already checks that labels are unique and each arm runs at most once in a launch.
 
     Raises:
         RefusalError: a run did not do what its arm says.
@@ -72,7 +72,7 @@ def check_alike(comparison: Comparison, arms: Mapping[str, Arm]) -> None:
                 ALIKE.format(name),
                 received=f"{value} in {_place(run)}, and {expected} is its arm's",
             )
-    for number in {run.round for run in runs}:  # another round may have another seed
+    for number in {run.round for run in runs}:  # another launch may have another seed
         seeds = [(_place(run), run.spec.seed) for run in runs if run.round == number]
         _check_same(ALIKE.format("seed"), seeds)
     _check_machines(comparison)
@@ -80,7 +80,7 @@ def check_alike(comparison: Comparison, arms: Mapping[str, Arm]) -> None:
 
 
 def _place(run: Run) -> str:
-    return f"run {run.arm!r} of round {run.round + 1}"
+    return f"run {run.arm!r} of {run.stage}"
 
 
 def _check_same(rule: str, told: Sequence[tuple[str, object]], what: str = "") -> None:
@@ -93,14 +93,14 @@ def _check_same(rule: str, told: Sequence[tuple[str, object]], what: str = "") -
 
 
 def _check_models(runs: Sequence[Run]) -> None:
-    """Runs of one round start with the same weights; gradients have one size in all rounds."""
+    """Runs of one launch start with the same weights; gradients have one size in all launches."""
     told = [
         (run.round, f"{_place(run)} ({one.task})", one.initial_digest[:DIGITS], one.gradient_bytes)
         for run in runs
         if run.outcome.completed
         for one in run.records
     ]
-    rule = "The model must not change while rounds are made: start a new comparison."
+    rule = "The model must not change while launches are made: start a new comparison."
     for number in sorted({run.round for run in runs}):
         digests = [(place, digest or None) for at, place, digest, _ in told if at == number]
         _check_same(rule, digests, "initial_digest ")
@@ -205,13 +205,13 @@ def why_not_comparable(
 
 def _of_another_run(certificate: Certificate, run: Run) -> str:
     """Why a certificate is not about this run; empty: it is."""
-    # Every round has its own seed; the certificate is valid for all of them.
+    # Every launch has its own seed; the certificate is valid for all of them.
     of_that_seed = run.spec.replace(seed=certificate.spec.seed)
     expected, ran = certificate.spec_hash, of_that_seed.content_hash
     if expected != ran:
         return (
             f"its certificate is of the run {expected[:HASH_DIGITS]}, "
-            f"and it ran {ran[:HASH_DIGITS]} in round {run.round + 1}"
+            f"and it ran {ran[:HASH_DIGITS]} in {run.stage}"
         )
     hosts = {record.machine.host for record in run.records}
     if hosts and certificate.machine.host not in hosts:

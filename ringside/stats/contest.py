@@ -74,7 +74,8 @@ def contest(
 
     Args:
         replicas: of all of them.
-        first, second: contenders of each family, fastest first.
+        first: contenders of one family, fastest first.
+        second: those of the other.
         pairs: of the final.
     """
     one, other = (_standing(side, pairs) for side in (first, second))

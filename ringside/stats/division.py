@@ -9,7 +9,9 @@ a pass cost, and what they scatter, the variance for a given time is least with
 import math
 
 from ringside.stats.figure import LEAST_LAUNCHES
-from ringside_core.specs import Asked, Division
+from ringside.stats.step_times import counted_blocks
+from ringside_core.specs import Asked, Comparison, Division
+from ringside_core.text import duration, listed, percent, plural
 
 # What a new process does to a ratio. In the recorded comparisons nothing above 0.7 % was left to be
 # seen; one launch, which the screening is, cannot show it.
@@ -44,7 +46,9 @@ def divided(
         asked: how much was to be measured.
         screening_s: that the screening took.
         left_s: seconds for the final.
-        start_s, pass_s, scatter: see `best_passes`.
+        start_s: see `best_passes`.
+        pass_s: see there.
+        scatter: see there.
         live: phases can be of any length; else a launch takes `start_s`.
         made: launches of the final that there are already; others are added to them.
     """
@@ -65,3 +69,40 @@ def divided(
 def least_budget_s(screening_s: float) -> float:
     """The least budget for a screening that takes so long."""
     return ROUND_S * math.ceil(screening_s / MOST_SCREENING / ROUND_S)
+
+
+def division_lines(comparison: Comparison) -> tuple[str, ...]:
+    """How the time was divided, one sentence for each stage; empty: it is not yet."""
+    division, budget_s = comparison.division, comparison.asked.budget_s
+    if division is None:
+        return ()
+    share = percent(division.screening_s / budget_s)
+    first = f"Screening: {duration(division.screening_s)}, {share} of {duration(budget_s)}."
+    names = listed(comparison.finalists, limit=len(comparison.finalists))
+    second = f"Final: {plural(division.launches, 'launch')} of {names}"
+    if division.pass_s and division.phase_s:
+        passes = max(1, round(division.phase_s / division.pass_s))
+        best = best_passes(division.start_s, division.pass_s, division.scatter)
+        second += (
+            f", each about {duration(division.start_s)} to start and "
+            f"{duration(division.phase_s)} of {plural(passes, 'pass')}. Passes scatter by "
+            f"{percent(division.scatter)}: {best:.0f} a launch would be best, and at least "
+            f"{LEAST_LAUNCHES} launches are needed"
+        )
+    return first, f"{second}."
+
+
+def measured_share(comparison: Comparison) -> float | None:
+    """Part of the time behind the certificates that were steps which count; None: not live.
+
+    Σ over runs of the seconds of their counted blocks ÷ the time from the start of the screening.
+    """
+    if not (comparison.live and comparison.spent_s):
+        return None
+    blocks = (
+        one.seconds
+        for run in comparison.runs
+        if run.outcome.completed
+        for one in counted_blocks(run).values()
+    )
+    return sum(blocks) / comparison.spent_s

@@ -29,12 +29,13 @@ class Departure:
     """The first loss in which an arm differs from another one by more than rounding.
 
     Attributes:
-        round, epoch: from 0; from 1.
+        stage: its launch, as `Run.stage` says it.
+        epoch: from 1.
         doubtful: no arm agrees with more than half of the arms, so nobody knows which one is right.
     """
 
     other: str  # label of the arm that it is held against; `expected` is its loss
-    round: int
+    stage: str
     epoch: int
     kind: str  # training or validation
     loss: float
@@ -45,7 +46,7 @@ class Departure:
 
     def __str__(self) -> str:
         told = (
-            f"its {self.kind} loss of epoch {self.epoch} in round {self.round + 1} is "
+            f"its {self.kind} loss of epoch {self.epoch} in {self.stage} is "
             f"{self.loss:.6g}, that of {self.other} is {self.expected:.6g}: {self.share:.1e} of "
             f"the largest loss apart, where rounding explains {self.tolerance:.1e}"
         )
@@ -93,13 +94,14 @@ class _Course(NamedTuple):
 
     arm: Arm
     round: int
+    stage: str
     updates: list[int]  # of each epoch
     losses: list[list[float]]
     start: float  # see START
 
 
 def held_losses(runs: Iterable[tuple[Arm, Run]], certificates: Mapping[str, Certificate]) -> Losses:
-    """Hold the runs of exact arms against each other, round by round.
+    """Hold the runs of exact arms against each other, launch by launch.
 
     An arm departs from the serial one. In a group without that, it departs from an arm with which
     more than half of the group agree.
@@ -153,7 +155,7 @@ def _course(arm: Arm, run: Run) -> _Course | None:
     kept = [(epoch.train, epoch.validation) for epoch in epochs]
     losses = [[one["loss"] for one in both if "loss" in one] for both in kept]
     updates = [epoch.steps for epoch in epochs]
-    return _Course(arm, run.round, updates, losses, START[run.spec.precision])
+    return _Course(arm, run.round, run.stage, updates, losses, START[run.spec.precision])
 
 
 def _held(group: Sequence[_Course]) -> Iterator[tuple[_Course, list[Departure]]]:
@@ -186,14 +188,16 @@ def _differences(one: _Course, other: _Course) -> list[Departure]:
         max(map(abs, losses), default=0.0) or 1.0 for losses in zip(*other.losses, strict=True)
     ]
     found: list[Departure] = []
-    epochs = zip(one.updates, one.losses, other.losses, strict=False)
-    for epoch, (updates, mine, theirs) in enumerate(epochs, start=1):
+    epochs = zip(one.updates, other.updates, one.losses, other.losses, strict=False)
+    for epoch, (updates, others, mine, theirs) in enumerate(epochs, start=1):
+        if updates != others:
+            break  # both were ended within it
         start = min(MOST_AT_START, one.start * PER_UPDATE ** min(updates, 1000))
         for kind, loss, expected, scale in zip(KINDS, mine, theirs, scales, strict=False):
             before = max((each.share for each in found), default=0.0)
             share = abs(loss - expected) / scale
             tolerance = max(start, GROWTH * before)
             found.append(
-                Departure(other.arm.label, one.round, epoch, kind, loss, expected, share, tolerance)
+                Departure(other.arm.label, one.stage, epoch, kind, loss, expected, share, tolerance)
             )
     return found

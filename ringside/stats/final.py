@@ -122,8 +122,8 @@ def fit(blocks: Array, first: Indices, second: Indices) -> Fits:
         error² = max(s², inflation · b²) ÷ r,  with (a − 1)(r − 1) degrees of freedom.
 
     So a pair of noisy arms has a wide interval, as its many blocks say; how much launches scatter
-    beyond that is one factor, which all arms share. A pair whose own launches scatter more has that.
-    With a = 2 it is the paired t-test.
+    beyond that is one factor, which all arms share. A pair whose own launches scatter more than
+    that keeps its own variance. With a = 2 it is the paired t-test.
 
     Example:
         >>> fit(np.log([[[[100, 101, 99]] * 3, [[50, 51, 49]] * 3]]), [0], [1]).difference.round(2)

@@ -133,9 +133,7 @@ def launches_of(comparison: Comparison) -> Launches:
     quiet = [number for number in whole if number not in disturbed]
     left_out = set(disturbed) - {0} if len(quiet) >= LEAST_LAUNCHES else set()
     final = tuple(quiet if left_out else whole)
-    return Launches(
-        final, frozenset(finalists if final else ()), disturbed, frozenset(left_out)
-    )
+    return Launches(final, frozenset(finalists if final else ()), disturbed, frozenset(left_out))
 
 
 def _disturbed(comparison: Comparison) -> dict[int, str]:

@@ -86,7 +86,7 @@ def check_records_agree(run: Run) -> None:
     """
     records = timed_records(run)
     for number in range(len(by_epoch(run))):
-        where = f"run {run.arm!r} of round {run.round + 1}, epoch {number + 1}"
+        where = f"run {run.arm!r} of {run.stage}, epoch {number + 1}"
         for what in ("examples", "steps", "steps_per_time"):
             seen = {
                 record.task: getattr(record.epochs[number], what)

@@ -138,7 +138,6 @@ _ROWS = (
             joins=("horovodrun", "mpirun", "slurm"),
         ),
         HorovodOptions,
-        default_arms=("", "controller=mpi"),
         compared_by_default="every size",
     ),
     BackendRow(

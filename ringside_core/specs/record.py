@@ -325,7 +325,7 @@ class Run(Execution):
     """One execution of one arm of a comparison.
 
     Attributes:
-        round: 0-based; one pass over all arms.
+        round: number of the launch: 0 is the screening, the others are the final.
         position: 0-based place in the order in which runs were really started.
         spec: what was run.
         log_dir: where the output of every process is, relative to the comparison's folder.
@@ -341,6 +341,11 @@ class Run(Execution):
     log_dir: str
     load: Load | None = None
     blocks: tuple[Block, ...] = ()
+
+    @property
+    def stage(self) -> str:
+        """Its launch in words: `the screening`, or `launch 2` of the final."""
+        return f"launch {self.round}" if self.round else "the screening"
 
     @model_validator(mode="after")
     def _a_completed_run_left_something(self) -> Self:

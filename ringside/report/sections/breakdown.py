@@ -42,7 +42,7 @@ class Breakdowns:
 
     arms: tuple[Breakdown, ...]
     difference: Breakdown | None  # of the two arms that the headline is about
-    faster: bool = False  # the first of these two has the verdict `faster`
+    faster: bool = False  # the headline says that the first of these two is faster
 
 
 def breakdowns_of(comparison: Comparison, summary: Summary) -> Breakdowns | None:
@@ -53,7 +53,7 @@ def breakdowns_of(comparison: Comparison, summary: Summary) -> Breakdowns | None
     largest = sizes_of(rows)[-1]
     labels = [row.arm.label for row in rows if row.arm.replicas == largest]
     arms = tuple(breakdown_of(comparison, label) for label in labels)
-    pair = contenders(summary, largest)
+    pair = contenders(summary)
     # What is known of every arm says nothing about one.
     shown = tuple(one for one in arms if {part.name for part in one.parts} - OF_EVERY_ARM)
     if pair is None:
@@ -62,7 +62,7 @@ def breakdowns_of(comparison: Comparison, summary: Summary) -> Breakdowns | None
     difference = breakdown_between(comparison, first, second)
     if not {part.name for part in difference.parts} - OF_EVERY_ARM:
         return Breakdowns(shown, None)
-    faster = summary.verdict_of(first, second).word == "faster"
+    faster = summary.contest is not None and summary.contest.word == "faster"
     return Breakdowns(shown, difference, faster)
 
 

@@ -5,11 +5,11 @@ from collections.abc import Iterator, Sequence
 
 from ringside.report.blocks import Bullets, Caveat, Section
 from ringside.report.ranking import counted_runs, ranked, sizes_of
-from ringside.report.sections.headline import against_serial, contenders, loses, named, seen
+from ringside.report.sections.headline import against_serial, contenders, loses, named
 from ringside.report.sections.machine import about_machine
-from ringside.report.sections.noise import false_alarms
+from ringside.report.sections.noise import false_alarm
 from ringside.report.sections.resources import ArmResources, arm_resources
-from ringside.stats.figure import LEAST_ROUNDS
+from ringside.stats.final import CHANCE
 from ringside.stats.links import (
     SAME_LINK,
     congestion_controls,
@@ -17,13 +17,13 @@ from ringside.stats.links import (
     links_by_pair,
     same_link,
 )
-from ringside.stats.pairs import LEAST_ROUNDS_OF_TWO
 from ringside.stats.rounds import DISTURBED_SHARE, others_share
 from ringside.stats.step_times import chief_of, warm_up
 from ringside.stats.summary import ArmRow, RunRow, Summary
 from ringside_core.specs import Comparison, MachineFacts
 from ringside_core.text import listed, number, percent, plural
 
+MUCH_BEYOND = 3.0  # times, see `inflation`
 MUCH_CLOCK = 0.02  # of a step; docs/cost.md says what Ringside costs
 
 
@@ -55,9 +55,9 @@ def _names(rows: Sequence[ArmRow]) -> str:
 
 
 def _distribution_loses(summary: Summary) -> Iterator[Caveat]:
-    """Sizes at which the fastest arm is slower than the run without distribution."""
-    for size in reversed(sizes_of(ranked(summary))):
-        best, *_ = contenders(summary, size) or ranked(summary, size)
+    """Whether the fastest arm of the largest size is slower than the run without distribution."""
+    for size in sizes_of(ranked(summary))[-1:]:
+        best, *_ = contenders(summary) or ranked(summary, size)
         if size > 1 and loses(summary, best):
             told = against_serial(summary, best)
             yield Caveat(
@@ -68,25 +68,24 @@ def _distribution_loses(summary: Summary) -> Iterator[Caveat]:
 
 
 def _one_side_tuned(comparison: Comparison, summary: Summary) -> Iterator[Caveat]:
-    """Sizes at which one of the two contenders is tuned and the other had no such chance."""
+    """Whether one of the two contenders is tuned and the other had no such chance."""
     group_of = {arm.label: arm.group for arm in comparison.arms}
     kept = {
         group_of[trial.tuned_from]
         for trial in comparison.trials
         if trial.chosen and trial.arm.label == trial.tuned_from
     }
-    for size in reversed(sizes_of(ranked(summary))):
-        pair = contenders(summary, size)
-        if pair is None or bool(pair[0].arm.tuned_from) == bool(pair[1].arm.tuned_from):
-            continue
-        tuned, other = sorted(pair, key=lambda row: not row.arm.tuned_from)
-        beaten = {row.arm.tuned_from for row in ranked(summary, size)}
-        if not (other.arm.label in beaten or other.arm.group in kept):
-            yield Caveat(
-                f"At {plural(size, 'replica')} {tuned.arm.label} is tuned and "
-                f"{other.arm.label} is not: a part of the difference may come from the tuning.",
-                "Compare two tuned arms, or two with default settings: see Verdicts and Tuning.",
-            )
+    pair = contenders(summary)
+    if pair is None or bool(pair[0].arm.tuned_from) == bool(pair[1].arm.tuned_from):
+        return
+    tuned, other = sorted(pair, key=lambda row: not row.arm.tuned_from)
+    beaten = {row.arm.tuned_from for row in ranked(summary, tuned.arm.replicas)}
+    if not (other.arm.label in beaten or other.arm.group in kept):
+        yield Caveat(
+            f"{tuned.arm.label} is tuned and {other.arm.label} is not: a part of the difference "
+            "may come from the tuning.",
+            "Compare two tuned arms, or two with default settings: see Verdicts and Tuning.",
+        )
 
 
 def _what_was_computed(arms: Sequence[ArmRow]) -> Iterator[Caveat]:
@@ -101,15 +100,15 @@ def _what_was_computed(arms: Sequence[ArmRow]) -> Iterator[Caveat]:
 
 
 def _chance(comparison: Comparison, summary: Summary) -> Iterator[Caveat]:
-    if alarmed := false_alarms(summary):
+    if alarmed := false_alarm(summary):
         yield Caveat(
             f"{alarmed} differs from itself: the noise is not as the intervals assume.",
             "Do not believe differences of this size; measure again on a quiet machine.",
         )
-    if summary.rounds.kept_disturbed:
-        rounds = plural(len(summary.rounds.disturbed), "round")
+    if summary.launches.disturbed and not summary.launches.left_out:
+        launches = plural(len(summary.launches.disturbed), "launch")
         yield Caveat(
-            f"{rounds} disturbed by other programs are used, because too few quiet ones are left.",
+            f"{launches} disturbed by other programs count, because too few quiet ones are left.",
             "Stop the other programs, and measure again.",
         )
     share = others_share(comparison) if comparison.live else None
@@ -121,57 +120,41 @@ def _chance(comparison: Comparison, summary: Summary) -> Iterator[Caveat]:
         )
     if comparison.runs and not comparison.ended_because:
         yield Caveat(
-            "The comparison was interrupted before its last round.",
+            "The comparison was interrupted before its last launch.",
             "Continue it with `ringside compare --resume`.",
         )
-    for size in sizes_of(ranked(summary)):
-        pair = contenders(summary, size)
-        if pair is None:
-            continue
-        verdict = summary.verdict_of(pair[0].arm.label, pair[1].arm.label)
-        if verdict.word == "cannot tell" and verdict.smallest_visible is not None:
-            yield Caveat(
-                f"At {plural(size, 'replica')} {verdict.first} and {verdict.second} cannot be told "
-                f"apart. {seen(verdict.smallest_visible)}.",
-                "Give a new comparison a smaller --interval-width and a larger --budget. To go on "
-                "with this one (--resume) is one more look, which may spend less of chance.",
-            )
+    if comparison.looks > 1:
+        yield Caveat(
+            f"Launches were added after the result was read, {comparison.looks - 1}×. Each look is "
+            f"another chance of a wrong answer: {percent(CHANCE * comparison.looks)} at most.",
+            "Give a new comparison the whole --budget at once.",
+        )
+    if summary.inflation is not None and summary.inflation > MUCH_BEYOND:
+        yield Caveat(
+            f"Launches scatter {summary.inflation:.1f} times as much as their blocks would: a new "
+            "process changes the speed, or something came and went.",
+            "More launches help here, longer ones do not: --launches 6.",
+        )
 
 
 def _runs(comparison: Comparison, summary: Summary) -> Iterator[Caveat]:
-    arms, rounds = summary.arms, comparison.rounds
-    timed = sum(row.throughput is not None for row in arms)
-    # Of two arms alone nobody else shows the drift of fresh rounds, see ringside.stats.pairs.
-    least = LEAST_ROUNDS_OF_TWO if timed == 2 else LEAST_ROUNDS
-    told = any(one.ratio.interval for one in (*summary.verdicts, *summary.noise_floor))
-    if rounds < least and not told:
-        yield Caveat(
-            f"Only {plural(rounds, 'round')}: ratios have no interval, so there is no verdict.",
-            f"Use at least {least} rounds.",
-        )
-    for row in arms:
+    for note in comparison.notes:
+        yield Caveat(note, "See Failures for the cause.", "failures")
+    for row in summary.arms:
         if row.not_completed:
-            kinds = [f"{run.outcome.kind} in round {run.round + 1}" for run in row.not_completed]
+            kinds = [f"{run.outcome.kind} in {run.stage}" for run in row.not_completed]
             left = plural(counted_runs(summary, row), "completed run")
             yield Caveat(
                 f"{row.arm.label}: {len(row.not_completed)} of {plural(row.started, 'run')} did "
-                f"not complete ({', '.join(kinds)}). Its numbers come from {left} in the rounds "
-                "that count."
+                f"not complete ({', '.join(kinds)}). Its numbers come from {left}."
                 if row.completed
                 else f"{row.arm.label}: no run completed ({', '.join(kinds)}).",
                 "See Failures for the cause.",
                 "failures",
             )
-    short = [row for row in arms if row.started < rounds]
-    if short:
-        runs = [f"{row.arm.label} ({row.started})" for row in short]
-        yield Caveat(
-            f"Not every arm ran in all {rounds} rounds: {listed(runs)}.",
-            "Continue with `ringside compare --resume`.",
-        )
     if any(
         spread.value is None and "needs at least 2 epochs" in spread.reason
-        for row in arms
+        for row in summary.arms
         for spread in row.spreads.values()
     ):
         yield Caveat("The only epoch is warm-up: there is no throughput.", "Use at least 2 epochs.")
@@ -247,11 +230,10 @@ def _epochs_in_another_order(summary: Summary) -> Iterator[Caveat]:
     """Pairs of arms of which one has the faster steps, and the other the faster epochs."""
     whole = {row.arm.label: row.spreads["whole_epochs_examples_s"].value for row in summary.arms}
     told = []
-    for one in summary.verdicts:
-        if one.word == "cannot tell":
+    for one in summary.pairs:
+        winner, other = one.first, one.second
+        if one.ratio.interval is None or one.ratio.interval.low <= 1:
             continue
-        pair = (one.first, one.second)
-        winner, other = pair if one.word == "faster" else reversed(pair)
         ahead, behind = whole[winner], whole[other]
         if ahead is not None and behind is not None and ahead < behind:
             rates = f"{number(ahead)} and {number(behind)} examples/s"
@@ -372,7 +354,7 @@ def _links(comparison: Comparison) -> Iterator[Caveat]:
             "Between the first and the last run the rate of links changed by more than "
             f"{percent(SAME_LINK)}, or their TCP congestion control changed: "
             f"{listed(changed, limit=3)}.",
-            "Compare within rounds only, or measure again on a network that nobody else uses.",
+            "Compare within launches only, or measure again on a network that nobody else uses.",
         )
 
 
@@ -382,8 +364,8 @@ def _unwatched(comparison: Comparison) -> Iterator[Caveat]:
     if comparison.hosts and blind:
         yield Caveat(
             f"In {plural(len(blind), 'run')} the load of the hosts could not be watched. Their "
-            "rounds count as undisturbed.",
-            "Look at the hosts' own records: these rounds may have been disturbed.",
+            "launches count as undisturbed.",
+            "Look at the hosts' own records: these launches may have been disturbed.",
         )
 
 

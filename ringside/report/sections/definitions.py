@@ -3,60 +3,62 @@
 from ringside.report.blocks import Section, Terms
 
 TEXT = """\
-run, round, arm: A run is one execution of an arm in fresh processes. A round runs every arm once,
-in an order that is drawn at random. The unit that is repeated, and counted as n, is the run, never
-the step. Runs that did not complete give no number; they are listed.
+run, launch, arm: A run is one execution of an arm in fresh processes. A launch starts every arm
+that takes part once, in an order that is drawn at random. The unit that is repeated, and counted as
+n, is the launch, never the step. Runs that did not complete give no number; they are listed.
+
+screening, final, contenders: The screening is one launch of every arm. It chooses the contenders of
+the largest size: in each family the fastest arm, and the next if its passes do not tell the two
+apart. The final has several launches of the contenders and serial. Their numbers come from the
+final alone; those of other arms from the screening: "one launch", without an interval.
 
 examples/s: Examples that were really trained ÷ time of the slowest process, after warm-up: Σ
 examples ÷ Σ max over processes of the seconds from the barrier before an epoch's first step to the
-end of the process's last step; in a live round, over the steps of blocks that count. Validation and
-start-up are not included. For an arm: the geometric mean over the rounds that count.
+end of the process's last step; in a live launch, over the steps of blocks that count. Validation
+and start-up are not included. For an arm: the geometric mean over the launches that count.
 
 whole epochs, examples/s: The same from epoch to epoch, without validation: the time also holds what
 is done between the last step of an epoch and the first of the next. The shorter the epochs, the
-more it takes. Median over the rounds that count.
+more it takes. Median over the launches that count.
 
-warm-up: Steps that are recorded but left out of the numbers. Whole epochs are left out: at least
-the first, which contains tracing and compilation, and more until the step times have settled.
+warm-up: Steps that are recorded but left out of the numbers: those before the first block, and more
+until the step times have settled. Of runs that are alone (--fresh) whole epochs, the first at
+least.
 
-[low, high], 95 % interval: A confidence interval over rounds: such intervals contain the true value
-in 95 of 100 experiments. For rates and ratios it is computed on logarithms. It needs at least 3
-rounds (4 if only two arms ran); with fewer rounds the cell says that there is none.
+[low, high], 95 % interval: A confidence interval over launches: such intervals contain the true
+value in 95 of 100 experiments. For rates and ratios it is computed on logarithms. It needs at least
+3 launches; with fewer the cell says that there is none.
 
-median [lowest–highest] n: Over the completed runs of an arm in the rounds that count. This is a
+median [lowest–highest] n: Over the completed runs of an arm in the launches that count. This is a
 range, not an interval. n=2 of 3 means that one completed run does not have this number.
 
-ratio, as fast as: Throughput of the first arm ÷ throughput of the second, from the rounds in which
-both ran. 1.31× means 31 % more examples in the same time. In a live round it is the middle of the
-ratios of blocks that ran within seconds of each other. In fresh rounds (--fresh) a linear drift of
-the machine over the order of the runs, estimated from all arms, is subtracted. Therefore the ratio
-is not exactly the quotient of the two means.
+ratio, as fast as: Throughput of the first arm ÷ throughput of the second. 1.31× means 31 % more
+examples in the same time. In a launch it is the mean of the middle half of the ratios of blocks
+that ran within seconds of each other; over launches, the geometric mean. So it is not exactly the
+quotient of the two columns. Its interval knows how much the pair's blocks scatter, and how much
+more launches do: that is one factor, which all arms of the final share.
 
-faster, slower, cannot tell: The headline of each size and each arm against serial are asked first.
-If all arms were equally fast, any of these words would be there in at most 5 of 100 such
-experiments. The other pairs are asked after that: any of their words would be there in at most 5 of
-100 more. P-values are adjusted by Holm's method within each of the two families. The interval
-belongs to the pair alone, so it may exclude 1 although the word is cannot tell. An arm of a
-headline may be the fastest of several that are not told apart. Who wins was lucky too: its interval
-and p-value account for that.
+faster, no difference, cannot tell: The headline is asked first, at the full 5 %: if two families
+are equally fast, it names one of them in at most 5 of 100 such experiments. If a family has two
+contenders that are not told apart, the claim is about both. No difference of more than x %: the
+interval holds 1 and ends before x %, at most 10 %. Cannot tell: it is wider.
 
-p, adjusted: The probability that two equally fast arms differ at least this much. Adjusted:
-corrected for the number of questions that are judged together.
+verdict against serial, p: Each arm of the final against serial, adjusted together by Holm's method:
+if all are as fast as serial, one of these words is wrong in at most 5 of 100 experiments. p is that
+of the pair alone. Other pairs have an interval and no word.
 
-sure to be seen: The relative difference that this experiment, with its noise and its rounds, would
-have called in 4 of 5 cases, by the strictest step of Holm's method. A smaller difference may be
-seen with luck.
+noise floor: Serial is in the final twice, under two names. The interval of the two should hold 1;
+one of 20 does not.
 
-noise floor: One arm is measured twice in every round, under two names, and judged like any pair.
-The verdict must be cannot tell. Expect one false alarm in 20 experiments.
+launches scatter … times: How much a pair's ratio scatters from launch to launch ÷ how much it would
+if only its blocks scattered. About 1: starting new processes changes nothing.
 
-disturbed round: A round in which other programs, or the host, took more than 10 % of a run's cores.
-It is left out as long as enough quiet rounds are left. What others use of the machine's other cores
-is shown too, and leaves out no round.
+disturbed launch: A launch (--fresh) in which other programs, or the host, took more than 10 % of a
+run's cores. It is left out as long as enough quiet ones are left. What others use of the machine's
+other cores is shown too, and leaves out none.
 
-interval of interest: Of interest are the pairs of one size, each arm against serial, and each arm
-that is measured twice. The width of an interval is (high − low) ÷ ratio. Once 5 rounds count, no
-more are made if the widest interval is at most as wide as was asked for.
+measured steps: Seconds of blocks that count, of all arms ÷ the time from the start of the
+screening.
 
 certified, comparable: Before anything is timed, each arm trains on the same global batches as plain
 Keras. exact: all weights, metrics and predictions equal those of plain Keras within rounding. in
@@ -77,7 +79,7 @@ step, the longest over the processes. p50, p95 and p99 are quantiles over all st
 time is the time between two completions that the coordinator sees.
 
 of the ceiling: Throughput of the arm ÷ that of as many independent replicas (--why), which train a
-model each and combine nothing: geometric mean and interval over rounds. The throughput of
+model each and combine nothing: geometric mean and interval over launches. The throughput of
 independent replicas is the sum of their own.
 
 rank skew: Milliseconds. For each step, the longest minus the shortest time over the processes; of
@@ -86,8 +88,8 @@ these the median.
 Ringside's clock: The time that Ringside's clock and its listeners (progress, proof) take for a
 step, measured in the same process after the training, ÷ the step time.
 
-parts of a step: Milliseconds for one global batch, from paired rounds. Each part is the time of the
-arm minus its time with something left out; the list below the table says what is left out. The
+parts of a step: Milliseconds for one global batch, from paired launches. Each part is the time of
+the arm minus its time with something left out; the list below the table says what is left out. The
 remainder is the whole minus all parts, such as what overlaps. The parts add up if the interval of
 the remainder contains 0.
 
@@ -112,7 +114,7 @@ with reduction minus step time without.
 time to target: Seconds from the command to the end of the first epoch whose validation metric
 reaches the target. Start-up, with its launcher, and validation are included.
 
-time to accuracy: Time to target over several seeds, one for each round, by MLPerf's rule: at least
+time to accuracy: Time to target over several seeds, one for each launch, by MLPerf's rule: at least
 5 runs, all of which reach the target; the fastest and the slowest are left out, and the mean of the
 rest is taken. The rule gives no interval. Seeds: how many different ones. Epochs to target: whole
 epochs, the mean over the same runs.
@@ -144,14 +146,14 @@ after it × 1000. Validation is included.
 start-up CPU: User and system time of all processes until the end of the first step, mostly for
 import and tracing; of a parameter server and its workers, until they serve.
 
-trial, tuned: Before the rounds each arm gets the same number of trials, one run each, with
+trial, tuned: Before the screening each arm gets the same number of trials, one run each, with
 different settings. The fastest settings become a tuned arm, which is certified and measured like
 any other. The numbers of the trials are those of single runs.
 
 same rows: yes: in every epoch the run was fed the same rows in the same order (number and 64-bit
 hash; the number alone with XLA, and where a parallel map of the data draws) as most runs of its
-round. no: other rows, or in another order. one run: no other run of the round is there to compare.
-unknown: no ledger was kept.
+launch. no: other rows, or in another order. one run: no other run of the launch is there to
+compare. unknown: no ledger was kept.
 
 replicas equal: Whether all replicas of a synchronous run end with trainable weights that are equal
 to the last bit; the run itself compares them. If a weight differs by more than 1/1000 of what it

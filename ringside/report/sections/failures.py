@@ -20,7 +20,7 @@ class Failure:
     """One run that did not complete, with (process, its last lines) and a link to its output."""
 
     arm: str
-    round: int
+    stage: str
     outcome: str
     lines: tuple[tuple[str, str], ...]
     link: str
@@ -32,7 +32,7 @@ def failures(comparison: Comparison, folder: Path | None) -> list[Failure]:
     return [
         Failure(
             arm=run.arm,
-            round=run.round + 1,
+            stage=run.stage,
             outcome=outcome_of(run.outcome),
             lines=tuple(_last_lines(run, folder)),
             link=link_to(folder, run.log_dir),
@@ -92,7 +92,7 @@ def failures_section(lost: Sequence[Failure]) -> Iterator[Section]:
         return
     blocks: list[Block] = []
     for one in lost:
-        blocks += [Heading(f"{one.arm}, round {one.round}"), Text(one.outcome)]
+        blocks += [Heading(f"{one.arm}, {one.stage}"), Text(one.outcome)]
         if one.lines or one.link:
             blocks.append(Output(one.lines, one.link))
     answer = f"{plural(len(lost), 'run')} did not complete."

@@ -25,7 +25,7 @@ def beside_line(comparison: Comparison) -> str:
 
 
 def _beside(comparison: Comparison) -> Iterator[Caveat]:
-    """Others on cores that the run did not use; no round is left out for that."""
+    """Others on cores that the run did not use; no launch is left out for that."""
     found = [run for run in comparison.runs if (beside(run) or 0.0) > DISTURBED_SHARE]
     if found:
         worst = max(found, key=lambda run: beside(run) or 0.0)
@@ -33,8 +33,8 @@ def _beside(comparison: Comparison) -> Iterator[Caveat]:
         yield Caveat(
             f"In {plural(len(found), 'run')} others used more than {percent(DISTURBED_SHARE)} of "
             f"all cores of the machine, at most {percent(beside(worst) or 0.0)} of {cores} "
-            f"({worst.arm}). Memory, caches and the clock rate are shared, and no round was left "
-            "out for that.",
+            f"({worst.arm}). Memory, caches and the clock rate are shared, and no launch was "
+            "left out for that.",
             "Measure while nobody else uses the machine.",
         )
 

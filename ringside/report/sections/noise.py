@@ -1,155 +1,101 @@
-"""How much arms differ by chance: the noise floor, the rounds, and what disturbed them."""
+"""How much arms differ by chance: the noise floor, the launches, and what disturbed them."""
 
-import math
-
-from ringside.report.blocks import Block, Cell, Column, Heading, Section, Table, Terms, Text, heads
-from ringside.report.ranking import verdict_cell, word_of
+from ringside.report.blocks import Block, Cell, Heading, Section, Table, Terms, heads
 from ringside.report.sections.machine import beside_line
-from ringside.report.sections.verdicts import SURE, visible_cell
-from ringside.report.words import ratio_between, times, why_no_interval
+from ringside.report.words import covers, span_or_none, times
+from ringside.stats.division import division_lines, measured_share
 from ringside.stats.rounds import fixed_computation_ms
 from ringside.stats.summary import Summary
-from ringside.stats.verdicts import CHANCE, PairVerdict
 from ringside_core.specs import Comparison
-from ringside_core.text import duration, listed, number, percent, plural
+from ringside_core.text import duration, number, percent, plural
 
-NO_TWIN = "Not measured: no arm ran twice, under two names."
+NO_TWIN = "Not measured: no arm was in the final twice."
 
 
 def noise_section(comparison: Comparison, summary: Summary) -> Section:
-    """The noise floor and the rounds."""
-    blocks: list[Block] = []
-    if summary.noise_floor:
-        blocks.append(_table(summary.noise_floor))
-        if why_not := why_no_interval(one.ratio for one in summary.noise_floor):
-            blocks.append(Text(why_not))
-    blocks.append(Terms(tuple(_rounds(comparison, summary)), label="Rounds", facts=True))
-    if summary.rounds.disturbed:
-        blocks += [Heading("Disturbed rounds"), _disturbed(summary)]
+    """The noise floor and the launches."""
+    blocks: list[Block] = [Terms(tuple(_facts(comparison, summary)), label="Launches", facts=True)]
+    if summary.launches.disturbed:
+        blocks += [Heading("Disturbed launches"), _disturbed(summary)]
+    floor = summary.noise_floor
     return Section(
         "noise",
         "How large are differences by chance?",
         "Noise",
-        f"{noise_line(summary)} {rounds_line(comparison, summary)}",
+        f"{noise_line(summary)} {launches_line(comparison, summary)}",
         tuple(blocks),
-        sure=bool(summary.noise_floor)
-        and all(one.word == "cannot tell" and one.ratio.interval for one in summary.noise_floor),
+        sure=floor is not None and covers(floor.ratio, 1),
     )
 
 
 def noise_line(summary: Summary) -> str:
     """The noise floor in one line: an arm against itself."""
-    if not summary.noise_floor:
+    floor = summary.noise_floor
+    if floor is None:
         return NO_TWIN
-    told = []
-    for one in summary.noise_floor:
-        name = _twice(summary, one)
-        if one.ratio.value is None or one.ratio.interval is None:
-            told.append(f"{name} against itself: {one.ratio.reason or one.reason}.")
-            continue
-        ratio, span = times(one.ratio.value, one.ratio.interval), ratio_between(one)
-        verdict = (
-            "cannot tell, as expected"
-            if one.word == "cannot tell"
-            else f"{one.word}, which is a false alarm"
-        )
-        told.append(f"{name} against itself: {ratio} {span}, {verdict}.")
-    return " ".join(told)
+    told = f"{_twice(summary)} against itself: "
+    if floor.ratio.value is None or floor.ratio.interval is None:
+        return f"{told}{floor.ratio.reason}."
+    told += f"{times(floor.ratio.value, floor.ratio.interval)} {span_or_none(floor.ratio)}"
+    if covers(floor.ratio, 1):
+        return f"{told}."
+    return f"{told}, which leaves out 1: one of twenty does by chance."
 
 
-def _twice(summary: Summary, one: PairVerdict) -> str:
+def false_alarm(summary: Summary) -> str:
+    """The arm whose two measurements differ beyond chance; empty: none does."""
+    floor = summary.noise_floor
+    differs = floor is not None and floor.ratio.interval and not covers(floor.ratio, 1)
+    return _twice(summary) if differs else ""
+
+
+def _twice(summary: Summary) -> str:
     """The arm that was measured twice; either of the two names may be the faster one."""
+    floor = summary.noise_floor
     twins = {row.arm.label: row.arm.twin_of for row in summary.arms if row.arm.twin_of}
-    return twins.get(one.first, one.first)
+    return "" if floor is None else twins.get(floor.first, floor.first)
 
 
-def rounds_line(comparison: Comparison, summary: Summary) -> str:
-    """How many rounds count, and why there were no more."""
-    used, disturbed = len(summary.rounds.used), len(summary.rounds.disturbed)
-    told = f"{plural(used, 'round')} used"
-    if disturbed and summary.rounds.kept_disturbed:
-        told += f", {disturbed} of them disturbed"
-    elif disturbed:
-        told += f", {disturbed} left out as disturbed"
-    return f"{told}. {comparison.ended_because or 'It was interrupted and can be continued.'}"
+def launches_line(comparison: Comparison, summary: Summary) -> str:
+    """How many launches count, why there were no more, and how much of the time was measured."""
+    count, left_out = len(summary.launches.final), len(summary.launches.left_out)
+    told = f"The screening and {plural(count, 'launch')} of the final"
+    if left_out:
+        told += f", {left_out} left out as disturbed"
+    told += f". {comparison.ended_because or 'It was interrupted and can be continued.'}"
+    for note in comparison.notes:
+        told += f" {note}"
+    if (share := measured_share(comparison)) is not None:
+        told += f" {percent(share)} of {duration(comparison.spent_s)} were measured steps."
+    return told
 
 
-def _table(floor: tuple[PairVerdict, ...]) -> Table:
-    columns = (
-        Column("The same arm twice", numeric=False),
-        Column("Ratio", "95 % interval, n rounds"),
-        Column("Verdict", "judged alone", numeric=False),
-        SURE,
+def _facts(comparison: Comparison, summary: Summary) -> list[tuple[str, str]]:
+    facts = [("Launches begun", str(comparison.rounds))]
+    facts += [(f"Stage {k}", line) for k, line in enumerate(division_lines(comparison), start=1)]
+    facts.append(
+        ("Ended because", comparison.ended_because or "it was interrupted and can be continued")
     )
-    rows = []
-    for one in floor:
-        cell = verdict_cell(one)
-        note = f"{cell.note} n={one.ratio.n}" if one.ratio.interval else cell.note
-        word = Cell(word_of(one), bad=one.word != "cannot tell")
-        pair = Cell(f"{one.first} ÷ {one.second}")
-        rows.append((pair, Cell(cell.main, note), word, visible_cell(one)))
-    return Table(columns, tuple(rows), label="Noise floor", kind="noise")
-
-
-def _rounds(comparison: Comparison, summary: Summary) -> list[tuple[str, str]]:
-    asked = comparison.asked
-    goes_on = asked.interval_width is not None
-    rules = [f"{'at least ' if goes_on else ''}{plural(asked.least, 'undisturbed round')}"]
-    if asked.most > asked.least:
-        rules.append(f"at most {asked.most}")
-    if asked.interval_width is not None:
-        most = percent(asked.interval_width)
-        rules.append(f"until each interval of interest is at most {most} wide")
-    if asked.budget_s is not None:
-        rules.append(f"within {duration(asked.budget_s)}")
-    facts = [
-        ("Rounds begun", str(comparison.rounds)),
-        ("Rounds used", str(len(summary.rounds.used))),
-        ("Asked for", ", ".join(rules)),
-        ("Ended because", comparison.ended_because or "it was interrupted and can be continued"),
-        ("Looks", _looks(comparison, summary)),
-    ]
+    facts.append(("Looked at", f"{comparison.looks}×"))
+    if summary.inflation is not None:
+        told = f"{summary.inflation:.1f} times as much as their blocks alone would"
+        facts.append(("Launches scatter", told))
     if told := beside_line(comparison):
         facts.append(("All cores of the machine", told))
-    if times := fixed_computation_ms(comparison).values():
-        told = ", ".join(number(one) for one in times)
-        facts.append(("A fixed computation before each block", f"{told} ms, by round"))
-    if widest := summary.widest_of_interest():
-        pair, width = widest
-        width_told = percent(width) if math.isfinite(width) else "not there yet"
-        facts.append(("Widest interval of interest", f"{width_told}: {pair}"))
+    if times_ms := fixed_computation_ms(comparison).values():
+        told = ", ".join(number(one) for one in times_ms)
+        facts.append(("A fixed computation before each block", f"{told} ms, by launch"))
     return facts
 
 
-def _looks(comparison: Comparison, summary: Summary) -> str:
-    """How often it was looked at, and what this costs."""
-    before = comparison.looks
-    told = f"{plural(len(before) + 1, 'look')}"
-    if before:
-        told += f", the earlier after {listed([str(one.rounds) for one in before])} rounds"
-    told += (
-        ": in each family of questions a word of this look is wrong in at most "
-        f"{percent(summary.level)} of such experiments"
-    )
-    if comparison.asked.counted and not before:
-        return told
-    return f"{told}; of all looks together, however many, in at most {percent(CHANCE)}"
-
-
 def _disturbed(summary: Summary) -> Table:
-    columns = heads("<Round | <What happened | <Used")
+    columns = heads("<Launch | <What happened | <Used")
     rows = tuple(
         (
-            Cell(str(number + 1)),
+            Cell(str(number) if number else "screening"),
             Cell(why),
-            Cell("yes: too few others" if number in summary.rounds.used else "no"),
+            Cell("no" if number in summary.launches.left_out else "yes: too few others"),
         )
-        for number, why in sorted(summary.rounds.disturbed.items())
+        for number, why in sorted(summary.launches.disturbed.items())
     )
-    return Table(columns, rows, label="Disturbed rounds", kind="disturbed")
-
-
-def false_alarms(summary: Summary) -> str:
-    """Arms whose two measurements differ beyond chance; empty: none."""
-    names = [_twice(summary, one) for one in summary.noise_floor if one.word != "cannot tell"]
-    return listed(names) if names else ""
+    return Table(columns, rows, label="Disturbed launches", kind="disturbed")

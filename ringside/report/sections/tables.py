@@ -7,6 +7,7 @@ from ringside.report.sections.failures import link_to
 from ringside.report.sections.proof import NOT_COMPARABLE
 from ringside.report.words import NOTHING, efficiency, range_of, with_interval
 from ringside.stats.figure import Spread
+from ringside.stats.run_figures import NOT_REACHED, TOO_SHORT
 from ringside.stats.summary import ArmRow, Efficiency, RunRow, Summary
 from ringside_core.text import decimals_for, number, plural
 
@@ -22,7 +23,7 @@ def spread_cell(spread: Spread, *, scale: float = 1.0) -> Cell:
 
 
 def throughput_cell(row: ArmRow) -> Cell:
-    """The geometric mean with its interval; with too few rounds, the range and `no interval`."""
+    """The geometric mean with its interval; with too few launches, the range and `no interval`."""
     mean, spread = row.mean_throughput, row.spreads["throughput_examples_s"]
     if mean.value is None:
         return spread_cell(spread)
@@ -33,10 +34,13 @@ def throughput_cell(row: ArmRow) -> Cell:
 
 
 def target_cell(spread: Spread) -> Cell:
-    """Time to target. If some runs did not reach it there is no median: it would be too good."""
-    if spread.value is not None and spread.n < spread.of:
+    """Time to target. If some runs did not reach it there is no median: it would be too good.
+
+    A run that was ended before its author's last epoch is at no fault.
+    """
+    if spread.value is not None and spread.n < spread.of and TOO_SHORT not in spread.reason:
         return Cell(NOTHING, f"{spread.n} of {spread.of} reached it", bad=True)
-    if spread.value is None and spread.reason == "not reached":
+    if spread.value is None and spread.reason == NOT_REACHED:
         return Cell(NOTHING, "not reached", bad=True)
     return spread_cell(spread)
 
@@ -128,7 +132,7 @@ def steps_table(summary: Summary) -> Table:
 
 def runs_table(summary: Summary, folder: Path | None) -> Table:
     """Every run in the order in which they were started."""
-    columns = heads("Order | Round | <Arm | <Outcome | Examples/s | Wall time (s) | <Output")
+    columns = heads("Order | Launch | <Arm | <Outcome | Examples/s | Wall time (s) | <Output")
     rows = tuple(_run(row, folder) for row in summary.runs)
     return Table(columns, rows, label="Runs as they were started", kind="runs", head=2)
 
@@ -137,7 +141,7 @@ def _run(row: RunRow, folder: Path | None) -> tuple[Cell, ...]:
     run, throughput = row.run, row.figures["throughput_examples_s"]
     return (
         Cell(str(run.position + 1)),
-        Cell(str(run.round + 1)),
+        Cell(str(run.round) if run.round else "screening"),
         Cell(row.arm.label),
         Cell(run.outcome.kind, bad=not run.outcome.completed),
         Cell(NOTHING, throughput.reason)

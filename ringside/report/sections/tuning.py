@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ringside.report.blocks import Block, Cell, Folded, Section, Table, Text, heads
-from ringside.report.ranking import ranked, verdict_cell
+from ringside.report.ranking import ranked, ratio_cell
 from ringside.report.words import NOTHING, outcome_of, why_no_interval, with_interval
 from ringside.stats.run_figures import throughput_examples_s
 from ringside.stats.summary import Summary
@@ -60,7 +60,8 @@ def _answer(comparison: Comparison, summary: Summary) -> str:
         row.arm.tuned_from
         for row in rows
         if row.arm.tuned_from in known
-        and summary.verdict_of(row.arm.label, row.arm.tuned_from).word == "faster"
+        and (within := summary.pair_of(row.arm.label, row.arm.tuned_from).ratio.interval)
+        and within.low > 1
     ]
     if not any(row.arm.tuned_from for row in summary.arms):
         return f"{told}; for no arm were other settings the fastest."
@@ -93,7 +94,7 @@ def _tuned(summary: Summary) -> Table:
                 Cell(row.arm.label),
                 Cell(settings_of(row.arm)),
                 *rates,
-                verdict_cell(summary.verdict_of(row.arm.label, row.arm.tuned_from))
+                ratio_cell(summary.pair_of(row.arm.label, row.arm.tuned_from))
                 if both
                 else Cell(NOTHING, "not comparable", bad=True),
             )
