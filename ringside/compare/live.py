@@ -266,11 +266,15 @@ def _warmed(runs: Sequence[LiveRun], interrupts: Interrupts) -> int:
             seconds = run.turn(warm, interrupts.raise_noted)
             if run.done - before >= LEAST_WARM:
                 run.update_s = seconds / (run.done - before)
-    return _updates_of_a_block([run for run in runs if run.alive])
+    return updates_of_a_block([run for run in runs if run.alive])
 
 
-def _updates_of_a_block(runs: Sequence[LiveRun]) -> int:
-    """The same for all: BLOCK_S of the fastest count, and of each so many executions."""
+def updates_of_a_block(runs: Sequence[LiveRun]) -> int:
+    """Updates of a block, the same for all: BLOCK_S of the fastest count, and LEAST_COUNTED of each.
+
+    Args:
+        runs: that know how long an update takes.
+    """
     least = [1]
     for run in runs:
         steps = run.plan.spec.steps_per_execution

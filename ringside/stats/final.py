@@ -175,8 +175,9 @@ def middle(values: Array) -> tuple[Array, Array]:
     place = np.arange(values.shape[-1])
     kept = (place >= cut) & (place < n - cut)
     h = np.maximum(kept.sum(-1), 1)
-    low = np.where(kept, ordered, np.inf).min(-1, keepdims=True)
-    high = np.where(kept, ordered, -np.inf).max(-1, keepdims=True)
+    none = ~kept.any(-1, keepdims=True)
+    low = np.where(none, 0.0, np.where(kept, ordered, np.inf).min(-1, keepdims=True))
+    high = np.where(none, 0.0, np.where(kept, ordered, -np.inf).max(-1, keepdims=True))
     pulled = np.where(np.isnan(values), np.nan, np.clip(values, low, high))
     count = np.maximum(n[..., 0], 1)
     center = np.nansum(pulled, -1) / count

@@ -8,11 +8,11 @@ from pathlib import Path
 from ringside.compare.arms import parse_arms, twin
 from ringside_core.specs import (
     Arm,
+    Asked,
     Comparison,
     Execution,
     Load,
     Outcome,
-    Rounds,
     RunSpec,
     Shared,
 )
@@ -80,7 +80,7 @@ def comparison_of(backends: str, replicas: str = "1", *, verified: bool = False)
         rounds=0,
         arms=arms,
         shared=SHARED,
-        asked=Rounds(least=3, most=6),
+        asked=Asked(launches=3),
         verify=verified,
         certificates=tuple(
             certificate(arm, SHARED.spec_of(arm)) for arm in arms if verified and not arm.twin_of

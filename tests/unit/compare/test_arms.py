@@ -142,16 +142,15 @@ def test_weak_scaling_keeps_the_batch_of_a_replica() -> None:
     assert strong.spec_of(explains).ablation == "no_input"
 
 
-def test_the_twin_is_the_last_arm_of_the_largest_size() -> None:
+def test_the_twin_is_serial_once_more() -> None:
     """It is the same arm in a group of its own; the reference alone has no twin."""
-    arms = parse_arms("horovod,mirrored,one_device,tpu", "1,2")
+    arms = parse_arms("horovod,mirrored", "1,2")
 
     (found,) = twin(arms)
 
-    original = next(arm for arm in arms if arm.label == "mirrored ×2")
-    assert (found.label, found.group) == ("mirrored ×2 again", "mirrored again")
-    assert found.replace(label=original.label, group=original.group, twin_of="") == original
-    assert found.twin_of == original.label
+    assert (found.label, found.group) == ("serial ×1 again", "serial again")
+    assert found.replace(label=arms[0].label, group=arms[0].group, twin_of="") == arms[0]
+    assert found.twin_of == arms[0].label
     assert twin(parse_arms("serial", "1,2")) == ()
 
 
@@ -166,5 +165,4 @@ def test_the_default_comparison_has_one_arm_of_each_family_at_one_replica() -> N
         "multi_worker_mirrored ×2",
         "horovod ×1",
         "horovod ×2",
-        "horovod:controller=mpi ×2",
     ]

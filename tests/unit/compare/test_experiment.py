@@ -1,4 +1,4 @@
-"""Rounds: how many, in which order, what is on disk after each run, and how it goes on."""
+"""Screening and final: who is in it, in which order, what is on disk, and how it goes on."""
 
 import hashlib
 import os
@@ -8,17 +8,18 @@ from typing import Any
 import pytest
 
 from ringside.compare import durations, experiment
-from ringside.compare.budget import round_order
-from ringside.compare.experiment import RESULTS, launched, run_rounds
+from ringside.compare.budget import order_of
+from ringside.compare.experiment import RESULTS, launched, run_launches
 from ringside.compare.progress import Observer
+from ringside.stats.rounds import launches_of
 from ringside.verify import store
 from ringside_core.specs import (
+    Asked,
     Comparison,
     Execution,
     Load,
     Outcome,
     RefusalError,
-    Rounds,
     RunSpec,
 )
 from tests.unit.compare.made import BASE, Made, comparison_of
@@ -33,73 +34,141 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def made(comparison: Comparison, folder: Path, executor: Made) -> Comparison:
-    """The comparison after all its rounds, as it is on disk."""
-    ended = run_rounds(comparison, folder=folder, executor=executor, observer=Observer())
+    """The comparison after its last launch, as it is on disk."""
+    ended = run_launches(comparison, folder=folder, executor=executor, observer=Observer())
     again = Comparison.from_json((folder / RESULTS).read_text(encoding="utf-8"))
     assert again == ended
     return ended
 
 
-def test_every_round_has_every_arm_in_its_order_and_with_its_seed(tmp_path: Path) -> None:
-    """Three rounds; the seed of the first is the one that the user gave."""
-    executor = Made()
-    comparison = comparison_of("mirrored,horovod", "1,2")
+# Epochs of half a second: of both families two arms are near each other, one is far behind.
+SPEEDS = {
+    "mirrored ×2": 0.50,
+    "multi_worker_mirrored ×2": 0.52,
+    "central_storage ×2": 0.90,
+    "horovod ×2": 0.60,
+    "horovod:controller=mpi ×2": 0.80,
+}
+BACKENDS = "mirrored,multi_worker_mirrored,central_storage,horovod,horovod:controller=mpi"
+FINAL = ("mirrored ×2", "multi_worker_mirrored ×2", "horovod ×2")
+SERIAL = ("serial ×1", "serial ×1 again")
+
+
+def test_the_screening_chooses_and_the_final_has_its_launches(tmp_path: Path) -> None:
+    """Every arm once but the twin; then the fastest of each family, who is near it, and serial."""
+    executor = Made(SPEEDS)
+    comparison = comparison_of(BACKENDS, "1,2")
 
     ended = made(comparison, tmp_path, executor)
 
-    assert ended.rounds == 3
-    assert executor.ran == [
-        (arm.label, BASE.seed + number)
-        for number in range(3)
-        for arm in round_order(comparison.arms, number, comparison.seed)
-    ]
-    assert [run.position for run in ended.runs] == list(range(18))
-    assert ended.ended_because == "All rounds that were asked for were made."
-
-
-def test_a_disturbed_round_is_made_again_at_the_end(tmp_path: Path) -> None:
-    """The repeat has its own number and seed; the disturbed round stays."""
-    executor = Made(busy=(4,))  # of three arms: in the second round
-
-    ended = made(comparison_of("mirrored"), tmp_path, executor)
-
+    assert ended.finalists == ("serial ×1", *FINAL, "serial ×1 again")
     assert ended.rounds == 4
-    assert {seed for _, seed in executor.ran[9:]} == {BASE.seed + 3}
-    assert "1 more was disturbed" in ended.ended_because
+    first = order_of(comparison.arms[:-1], 0, comparison.seed)
+    assert executor.ran[: len(first)] == [(arm.label, BASE.seed) for arm in first]
+    assert executor.ran[len(first) :] == [
+        (arm.label, BASE.seed + number)
+        for number in (1, 2, 3)
+        for arm in order_of(ended.arms_of(1), number, ended.seed)
+    ]
+    assert [run.position for run in ended.runs] == list(range(len(executor.ran)))
+    assert ended.ended_because == "All 3 launches of the final were made."
 
 
 @pytest.mark.parametrize(
-    ("noise", "rounds", "words"),
-    [(0.0005, 5, "at most 5.0 % wide"), (0.2, 7, "would not fit into the budget")],
+    ("asked", "rounds", "why"),
+    [
+        (Asked(launches=0), 1, "No final was asked for."),
+        (Asked(launches=5), 6, "All 5 launches of the final were made."),
+    ],
 )
-def test_rounds_go_on_until_they_are_precise_or_the_budget_ends(
-    tmp_path: Path, noise: float, rounds: int, words: str
-) -> None:
-    """A round of three arms takes 30 s; the eighth would end at 240 s."""
-    comparison = comparison_of("mirrored", verified=True).replace(
-        asked=Rounds(least=3, most=100, interval_width=0.05, budget_s=220.0)
+def test_launches_can_be_counted(tmp_path: Path, asked: Asked, rounds: int, why: str) -> None:
+    """None of the final, or so many."""
+    ended = made(comparison_of("mirrored").replace(asked=asked), tmp_path, Made())
+
+    assert (ended.rounds, ended.ended_because) == (rounds, why)
+
+
+def test_all_arms_may_take_part(tmp_path: Path) -> None:
+    """Then every pair has an interval."""
+    asked = Asked(launches=3, all_arms=True)
+
+    ended = made(comparison_of(BACKENDS, "2").replace(asked=asked), tmp_path, Made(SPEEDS))
+
+    assert ended.finalists == tuple(arm.label for arm in ended.arms)
+
+
+class Dies(Made):
+    """The arm fails from its second run on."""
+
+    label = "horovod ×2"
+
+    def __call__(self, arm: Any, spec: RunSpec, run_dir: Path) -> tuple[Execution, Load | None]:
+        """One run."""
+        self.fails = (self.label,) if (self.label, BASE.seed) in self.ran else ()
+        return super().__call__(arm, spec, run_dir)
+
+
+def test_the_next_one_takes_the_place_of_a_contender_that_fails(tmp_path: Path) -> None:
+    """Its launches are three too; one sentence says so."""
+    ended = made(comparison_of(BACKENDS, "2"), tmp_path, Dies(SPEEDS))
+
+    assert ended.finalists == (SERIAL[0], *FINAL[:2], "horovod:controller=mpi ×2", SERIAL[1])
+    assert ended.notes == (
+        "horovod ×2 failed in launch 1 of the final; horovod:controller=mpi ×2 takes its place.",
     )
-
-    ended = made(comparison, tmp_path, Made(noise=noise))
-
-    assert ended.rounds == rounds
-    assert words in ended.ended_because
+    assert launches_of(ended).final in ((1, 2, 3), (2, 3, 4))
+    assert ended.ended_because == "All 3 launches of the final were made."
 
 
-def test_an_interrupted_round_is_completed(tmp_path: Path) -> None:
+def test_no_final_is_left_without_a_second_contender(tmp_path: Path) -> None:
+    """The only arm that distributes has failed."""
+    executor = Dies()
+    executor.label = "mirrored ×1"
+
+    ended = made(comparison_of("mirrored"), tmp_path, executor)
+
+    assert ended.notes == ("mirrored ×1 failed in launch 1 of the final.",)
+    assert ended.ended_because == "No two contenders are there."
+
+
+def test_arms_that_are_not_certified_are_no_contenders(tmp_path: Path) -> None:
+    """However fast they are."""
+    comparison = comparison_of(BACKENDS, "2", verified=True)
+    kept = tuple(one for one in comparison.certificates if one.arm.label != "mirrored ×2")
+
+    ended = made(comparison.replace(certificates=kept), tmp_path, Made(SPEEDS))
+
+    assert "mirrored ×2" not in ended.finalists
+    assert "multi_worker_mirrored ×2" in ended.finalists
+
+
+def test_an_interrupted_launch_is_completed(tmp_path: Path) -> None:
     """Runs, order and seeds equal those of a comparison without the interruption."""
-    whole = Made()
-    made(comparison_of("mirrored,horovod", "1,2"), tmp_path / "whole", whole)
-    folder, first, second = tmp_path / "halves", Made(stop_at=8), Made()
-    with pytest.raises(KeyboardInterrupt):
-        made(comparison_of("mirrored,horovod", "1,2"), folder, first)
-    left = Comparison.from_json((folder / RESULTS).read_text(encoding="utf-8"))
-    assert (len(left.runs), left.ended_because) == (8, "")
+    whole = Made(SPEEDS)
+    made(comparison_of(BACKENDS, "1,2"), tmp_path / "whole", whole)
+    for stop_at in (4, len(whole.ran) - 8):  # in the screening, in the final
+        folder, first, second = tmp_path / str(stop_at), Made(SPEEDS, stop_at=stop_at), Made(SPEEDS)
+        with pytest.raises(KeyboardInterrupt):
+            made(comparison_of(BACKENDS, "1,2"), folder, first)
+        left = Comparison.from_json((folder / RESULTS).read_text(encoding="utf-8"))
+        assert (len(left.runs), left.ended_because) == (stop_at, "")
 
-    ended = made(left, folder, second)  # the folder of the run that was stopped is there
+        ended = made(left, folder, second)  # the folder of the run that was stopped is there
 
-    assert first.ran + second.ran == whole.ran
-    assert [run.position for run in ended.runs] == list(range(18))
+        assert first.ran + second.ran == whole.ran
+        assert [run.position for run in ended.runs] == list(range(len(whole.ran)))
+
+
+def test_a_disturbed_launch_is_left_out_while_enough_are_left(tmp_path: Path) -> None:
+    """The third launch of four; its runs stay in the file."""
+    executor = Made(busy=(2 + 3 + 3,))
+    comparison = comparison_of("mirrored").replace(asked=Asked(launches=4))
+
+    ended = made(comparison, tmp_path, executor)
+
+    found = launches_of(ended)
+    assert (found.final, found.left_out) == ((1, 2, 4), {3})
+    assert ended.rounds == 5
 
 
 def test_how_long_runs_took_is_known_next_time(tmp_path: Path) -> None:
@@ -128,7 +197,7 @@ class Edited(Made):
         return super().__call__(arm, spec, run_dir)
 
 
-def test_a_model_that_is_edited_while_rounds_are_made_ends_them(tmp_path: Path) -> None:
+def test_a_model_that_is_edited_meanwhile_ends_it(tmp_path: Path) -> None:
     """That run is not kept, earlier runs are, and the message names the file."""
     model, executor = tmp_path / "my_model.py", Edited()
     executor.file = model
@@ -149,7 +218,7 @@ def test_a_model_that_is_edited_while_rounds_are_made_ends_them(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("verified", [True, False])
-def test_code_of_ringside_that_is_edited_ends_the_rounds(
+def test_code_of_ringside_that_is_edited_ends_it(
     verified: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Certificates show it; without them, the code identity from the beginning does."""
@@ -186,5 +255,5 @@ def test_a_long_label_makes_a_folder_all_the_same(tmp_path: Path) -> None:
 
     ended = made(comparison, tmp_path, Made())
 
-    assert [len(Path(run.log_dir).parts[1]) for run in ended.runs] == [4 + 80] * 3
+    assert [len(Path(run.log_dir).parts[1]) for run in ended.runs] == [4 + 80]
     assert all((tmp_path / run.log_dir).is_dir() for run in ended.runs)

@@ -198,8 +198,8 @@ def test_the_announcement_says_that_nobody_can_look(monkeypatch: pytest.MonkeyPa
     blind, seeing = (" ".join(stages.announcement(placed())) for _ in range(2))
 
     assert asked == [("a", "b")] * 2
-    assert "nobody knows which rounds are quiet" in blind
-    assert "nobody knows which rounds are quiet" not in seeing
+    assert "nobody knows what is disturbed" in blind
+    assert "nobody knows what is disturbed" not in seeing
 
 
 def test_certificates_of_other_hosts_are_refused() -> None:

@@ -8,20 +8,21 @@ import pytest
 import ringside.cli.main
 from ringside.cli.common import only_one
 from ringside.compare.choose import circumstances
-from ringside.compare.experiment import RESULTS, keep, run_rounds
+from ringside.compare.experiment import RESULTS, keep, run_launches
 from ringside.compare.progress import Observer
 from ringside.compare.resume import reopened
 from ringside.verify import store
 from ringside_core.readings.machine import machine_facts
 from ringside_core.specs import (
+    Asked,
     Comparison,
+    Division,
     RefusalError,
-    Rounds,
     RunSpec,
 )
 from tests.unit.compare.made import SHARED, Made, comparison_of
 
-UNTIL = Rounds(least=3, most=100, interval_width=0.05, budget_s=900.0)
+ASKED = Asked(budget_s=900.0)
 
 
 def left_behind(folder: Path, **changes: Any) -> Path:
@@ -29,7 +30,7 @@ def left_behind(folder: Path, **changes: Any) -> Path:
     fields: dict[str, Any] = {
         "machine": machine_facts(),
         "code_version": store.code_version(),
-        "asked": UNTIL,
+        "asked": ASKED,
         "verify": True,
     }
     keep(comparison_of("mirrored").replace(**{**fields, **changes}), folder)
@@ -37,26 +38,30 @@ def left_behind(folder: Path, **changes: Any) -> Path:
 
 
 def test_it_goes_on_as_asked_for_before(tmp_path: Path) -> None:
-    """Only what is given again is new."""
-    left_behind(tmp_path)
+    """A budget that is given is for what comes; of an interruption there was no look."""
+    left_behind(tmp_path, spent_s=100.0)
 
-    same = reopened(tmp_path, interval_width=None, budget=None)
-    anew = reopened(tmp_path, interval_width="2%", budget="1h")
+    same = reopened(tmp_path, budget=None)
+    more = reopened(tmp_path, budget="1h")
 
-    assert same.asked == UNTIL
-    assert anew.asked == UNTIL.replace(interval_width=0.02, budget_s=3600.0)
-    assert [(one.rounds, one.asked) for one in anew.looks] == [(0, UNTIL)]
-    assert anew.replace(asked=UNTIL, looks=()) == same
+    assert same.asked == ASKED
+    assert more.asked == ASKED.replace(budget_s=3700.0)
+    assert (same.looks, more.looks) == (1, 1)
 
 
 def test_a_finished_one_says_so(tmp_path: Path) -> None:
-    """Unless it gets a budget that allows more rounds."""
-    left_behind(tmp_path, ended_because="The budget was over.")
+    """Unless it gets a budget for more launches: then somebody has looked."""
+    division = Division(
+        screening_s=60, launches=3, phase_s=30, start_s=10, pass_s=2, scatter=0.05
+    )  # fmt: skip
+    left_behind(tmp_path, ended_because="The budget was over.", division=division)
 
     with pytest.raises(RefusalError, match=r"finished.*The budget was over.*--budget"):
-        reopened(tmp_path, interval_width=None, budget=None)
+        reopened(tmp_path, budget=None)
+    again = reopened(tmp_path, budget="1h")
 
-    assert reopened(tmp_path, interval_width=None, budget="1h").ended_because == ""
+    assert (again.ended_because, again.looks) == ("", 2)
+    assert again.division is not None and again.division.launches > 20
 
 
 @pytest.mark.parametrize(
@@ -77,7 +82,7 @@ def test_what_has_changed_is_refused(
     left_behind(tmp_path, **changes)
 
     with pytest.raises(RefusalError) as refusal:
-        reopened(tmp_path, interval_width=None, budget=None)
+        reopened(tmp_path, budget=None)
 
     assert all(word in str(refusal.value) for word in words)
 
@@ -103,14 +108,14 @@ def test_flags_beside_it_are_refused(
 
 
 def with_runs(folder: Path) -> Comparison:
-    """Three rounds of a verified comparison that was made here and now, kept in a folder."""
+    """A verified comparison with a final of three launches that was made here and now, kept in a folder."""
     begun, machine, code = (
         comparison_of("mirrored", verified=True),
         machine_facts(),
         store.code_version(),
     )
     certificates = tuple(one.replace(code_version=code) for one in begun.certificates)
-    ended = run_rounds(
+    ended = run_launches(
         begun.replace(code_version=code, certificates=certificates),
         folder=folder,
         executor=Made(),
@@ -143,7 +148,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_runs_that_it_would_not_have_made_are_refused(tmp_path: Path) -> None:
     """Another seed, batch or arm is told with its place in the file and both values."""
     comparison = with_runs(tmp_path)
-    assert reopened(tmp_path, interval_width=None, budget=None) == comparison
+    assert reopened(tmp_path, budget=None) == comparison
 
     def with_spec(**changes: Any) -> None:
         first, *rest = comparison.runs
@@ -156,10 +161,10 @@ def test_runs_that_it_would_not_have_made_are_refused(tmp_path: Path) -> None:
 
     with_spec(seed=77)
     with pytest.raises(RefusalError, match=r"results\.json: runs\.0\.spec\.seed=77.*should be 1"):
-        reopened(tmp_path, interval_width=None, budget=None)
+        reopened(tmp_path, budget=None)
     with_spec(global_batch=12)
     with pytest.raises(RefusalError, match=r"runs\.0\.spec\.global_batch=12"):
-        reopened(tmp_path, interval_width=None, budget=None)
+        reopened(tmp_path, budget=None)
 
 
 @pytest.mark.usefixtures("cache")
@@ -173,7 +178,7 @@ def test_runs_that_are_not_alike_are_refused(tmp_path: Path) -> None:
     keep(comparison.replace(runs=(first.replace(records=records), *rest)), tmp_path)
 
     with pytest.raises(RefusalError, match=r"results\.json.*Abacus 1"):
-        reopened(tmp_path, interval_width=None, budget=None)
+        reopened(tmp_path, budget=None)
 
 
 @pytest.mark.usefixtures("cache")
@@ -193,7 +198,7 @@ def test_certificates_must_be_of_the_arms(tmp_path: Path) -> None:
     for wrong, words in cases:
         keep(comparison.replace(certificates=(wrong, *rest)), tmp_path)
         with pytest.raises(RefusalError, match=words):
-            reopened(tmp_path, interval_width=None, budget=None)
+            reopened(tmp_path, budget=None)
 
 
 def test_other_circumstances_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,10 +211,10 @@ def test_other_circumstances_are_refused(tmp_path: Path, monkeypatch: pytest.Mon
 
     def refused() -> str:
         with pytest.raises(RefusalError) as refusal:
-            reopened(tmp_path, interval_width=None, budget=None)
+            reopened(tmp_path, budget=None)
         return str(refusal.value)
 
-    reopened(tmp_path, interval_width=None, budget=None)
+    reopened(tmp_path, budget=None)
     with monkeypatch.context() as changed:
         changed.setenv("OMP_NUM_THREADS", "1")
         assert "Received: OMP_NUM_THREADS is there, and was not." in refused()
@@ -226,35 +231,6 @@ def test_other_circumstances_are_refused(tmp_path: Path, monkeypatch: pytest.Mon
     with monkeypatch.context() as changed:
         changed.chdir("/")
         assert f"Received: /, and it was {tmp_path}" in refused()
-
-
-def test_counted_rounds_have_one_look(tmp_path: Path) -> None:
-    """It has spent all that there is; who goes on by count or because of a crash looks once."""
-    left_behind(tmp_path, asked=Rounds(least=5, most=10), ended_because="All were made.")
-
-    for anew in (
-        {"interval_width": "1%", "budget": None},
-        {"interval_width": None, "budget": "1h"},
-    ):
-        with pytest.raises(RefusalError, match=r"counted its rounds.*--rounds 5.*Start a new"):
-            reopened(tmp_path, **anew)
-
-    left_behind(tmp_path, asked=Rounds(least=5, most=10))
-    assert reopened(tmp_path, interval_width=None, budget=None).looks == ()
-
-
-def test_each_look_is_written_down(tmp_path: Path) -> None:
-    """Each time that more is asked for; going on after a crash is none."""
-    left_behind(tmp_path, ended_because="The budget was over.")
-
-    second = reopened(tmp_path, interval_width=None, budget="1h")
-    keep(second, tmp_path)
-    again = reopened(tmp_path, interval_width=None, budget=None)
-    third = reopened(tmp_path, interval_width="1%", budget="2h")
-
-    assert [one.asked for one in second.looks] == [UNTIL]
-    assert again == second
-    assert [one.asked for one in third.looks] == [UNTIL, second.asked]
 
 
 def test_two_at_once_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,13 +9,14 @@ import numpy as np
 from ringside.stats.breakdown_arms import breakdown_arms_of
 from ringside_core.specs import (
     Arm,
+    Asked,
     Certificate,
     Comparison,
+    Division,
     EpochRecord,
     Load,
     NotRun,
     Outcome,
-    Rounds,
     Run,
     RunRecord,
     RunSpec,
@@ -143,9 +144,11 @@ def _bout() -> Comparison:
         runs,
         name="digits-laptop",
         command="ringside compare --workload digits --tuned --why",
-        rounds=ROUNDS,
         shared=shared,
-        asked=Rounds(least=3, most=40, interval_width=0.05, budget_s=900),
+        asked=Asked(budget_s=900),
+        division=Division(
+            screening_s=90, launches=ROUNDS, phase_s=0, start_s=100, pass_s=0, scatter=0.05
+        ),
         ended_because="Another round would take longer than the budget of 15 minutes.",
         trials=_trials(default, tuned, random),
         communication=communication(random),

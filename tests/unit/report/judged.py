@@ -1,4 +1,4 @@
-"""A summary whose verdicts are made up: input for tests of what is said of them."""
+"""A summary whose pairs are made up: input for tests of what is said of them."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from ringside.report.blocks import Block, Folded, Table
+from ringside.stats.contest import Contest
 from ringside.stats.figure import Figure, Interval
+from ringside.stats.final import Pair
 from ringside.stats.summary import Summary, summarize
-from ringside.stats.verdicts import PairVerdict
 from ringside_core.specs import Comparison
 from tests.unit.report.proofs import verified
 from tests.unit.stats.factory import arm_of, comparison_of, simple_run
@@ -43,24 +44,24 @@ def bare(seconds: Mapping[tuple[str, int], float] = SECONDS, rounds: int = 3) ->
     return verified(comparison_of(arms, runs, ended_because="All 3 rounds were made."))
 
 
-def verdict(first: str, second: str, ratio: float, word: Any, **changes: Any) -> PairVerdict:
-    """A verdict of eight rounds, ±5 %."""
+def pair(first: str, second: str, ratio: float, word: Any = "", **changes: Any) -> Pair:
+    """A pair of eight launches, ±5 %."""
     fields: dict[str, Any] = {
         "ratio": Figure(ratio, interval=Interval(ratio * 0.95, ratio * 1.05), n=8),
-        "word": word,
         "p_value": 0.0004,
-        "p_adjusted": 0.012,
-        "smallest_visible": 0.062,
+        "word": word,
     }
-    return PairVerdict(first, second, **{**fields, **changes})
+    return Pair(first, second, **{**fields, **changes})
 
 
-def judged(*verdicts: PairVerdict, comparison: Comparison | None = None) -> Summary:
-    """The summary of `bare` in which these pairs have these verdicts."""
+def judged(
+    *pairs: Pair, comparison: Comparison | None = None, contest: Contest | None = None
+) -> Summary:
+    """The summary of `bare` in which these pairs, and the headline, are these."""
     summary = summarize(comparison or bare())
-    made = {frozenset((one.first, one.second)): one for one in verdicts}
-    kept = (made.get(frozenset((v.first, v.second)), v) for v in summary.verdicts)
-    return replace(summary, verdicts=tuple(kept))
+    made = {one.names: one for one in pairs}
+    kept = tuple(made.get(one.names, one) for one in summary.pairs)
+    return replace(summary, pairs=kept, contest=contest or summary.contest)
 
 
 def tables(*blocks: Block) -> dict[str, Table]:

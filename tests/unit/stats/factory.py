@@ -172,7 +172,13 @@ def simple_run(
 
 
 def comparison_of(arms: Sequence[Arm], runs: Sequence[Run], **changes: Any) -> Comparison:
-    """A comparison of these; runs that were given no positions have those of their order."""
+    """A comparison of these; runs that were given no positions have those of their order.
+
+    Runs of one round are a screening. Runs of several are a final in which every arm takes part.
+    """
+    if any(run.round for run in runs) and "finalists" not in changes:
+        runs = [run.replace(round=run.round + 1) for run in runs]
+        changes["finalists"] = tuple(arm.label for arm in arms)
     if len({run.position for run in runs}) < len(runs):
         runs = [run.replace(position=position) for position, run in enumerate(runs)]
     fields: dict[str, Any] = {
