@@ -81,7 +81,7 @@ def exact_byte_size(count: int) -> str:
 
 def plural(count: int, noun: str) -> str:
     """A count with its noun: `1 run`, `3 runs`, `2 processes`."""
-    ending = "" if count == 1 else "es" if noun.endswith(("s", "ch")) else "s"
+    ending = "" if count == 1 else "es" if noun.endswith(("s", "nch")) else "s"
     return f"{count} {noun}{ending}"
 
 

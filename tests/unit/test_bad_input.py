@@ -105,8 +105,8 @@ def test_train_refuses_its_surroundings(
         (["verify-report", "nowhere"], "nowhere/results.json"),
         (["verify-report", "/dev/null"], "Not a directory"),
         (["compar"], "`ringside --help`"),
-        (["compare", "--rounds", "many"], "Received: many. `ringside compare --help`"),
-        (["compare", "--rouns", "1"], "Possible options: --dry-run, --rounds"),
+        (["compare", "--launches", "many"], "Received: many. `ringside compare --help`"),
+        (["compare", "--launchs", "1"], "--launches"),
         (["lab", "status", "--nope"], "`ringside lab status --help`"),
     ],
 )

@@ -15,7 +15,7 @@ from tests.unit.compare.made import SHARED, comparison_of
     ("flags", "words"),
     [
         (["--budget", "2"], "a time with its unit"),
-        (["--launches", "-1"], "not in the range x>=0"),
+        (["--launches", "-1"], "greater than or equal to 0"),
         (["--precision", "2%"], "'float32', 'float64'"),
         (["--deadline", "inf"], "not a number of seconds"),
         (["--backends", "serial:keras=3", "--keras", "3"], "must not be the same run"),

@@ -108,7 +108,7 @@ def test_flags_beside_it_are_refused(
 
 
 def with_runs(folder: Path) -> Comparison:
-    """A verified comparison with a final of three launches that was made here and now, kept in a folder."""
+    """A verified comparison with three launches, made here and now, kept in a folder."""
     begun, machine, code = (
         comparison_of("mirrored", verified=True),
         machine_facts(),

@@ -27,7 +27,7 @@ SECONDS: Mapping[tuple[str, int], float] = {
 
 
 def bare(seconds: Mapping[tuple[str, int], float] = SECONDS, rounds: int = 3) -> Comparison:
-    """Certified arms of these, rounds alike but for a few parts in a hundred."""
+    """Certified arms of these, rounds that differ by a few parts in a hundred."""
     random = np.random.default_rng(3)
     arms = [arm_of(backend, replicas) for backend, replicas in seconds]
     runs = [
@@ -41,17 +41,29 @@ def bare(seconds: Mapping[tuple[str, int], float] = SECONDS, rounds: int = 3) ->
         for number in range(rounds)
         for place, arm in enumerate(arms)
     ]
-    return verified(comparison_of(arms, runs, ended_because="All 3 rounds were made."))
+    return verified(comparison_of(arms, runs, ended_because="All 3 launches were made."))
 
 
-def pair(first: str, second: str, ratio: float, word: Any = "", **changes: Any) -> Pair:
+def pair(first: str, second: str, times: float, word: Any = "", **changes: Any) -> Pair:
     """A pair of eight launches, ±5 %."""
     fields: dict[str, Any] = {
-        "ratio": Figure(ratio, interval=Interval(ratio * 0.95, ratio * 1.05), n=8),
+        "ratio": Figure(times, interval=Interval(times * 0.95, times * 1.05), n=8),
         "p_value": 0.0004,
         "word": word,
     }
     return Pair(first, second, **{**fields, **changes})
+
+
+def contest(times: float, word: Any = "faster", **changes: Any) -> Contest:
+    """The headline of two replicas: horovod against mirrored, three launches, ±5 or ±15 %."""
+    half = 0.15 if word == "cannot tell" else 0.05
+    fields: dict[str, Any] = {
+        "first": ("horovod ×2",),
+        "second": ("mirrored ×2",),
+        "ratio": Figure(times, interval=Interval(times * (1 - half), times * (1 + half)), n=3),
+        "word": word,
+    }
+    return Contest(2, **{**fields, **changes})
 
 
 def judged(

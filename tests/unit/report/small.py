@@ -39,8 +39,7 @@ def small() -> Comparison:
             rate = RATES[(arm.backend, arm.replicas)] * random.lognormal(0, 0.02)
             run = _run(arm, rate, number, position, random)
             runs.append(run)
-    begun = comparison_of(arms, (), name="small", shared=Shared.from_run(runs[0].spec))
-    return verified(functools.reduce(Comparison.with_run, runs, begun))
+    return verified(comparison_of(arms, runs, name="small", shared=Shared.from_run(runs[0].spec)))
 
 
 def _run(arm: Any, rate: float, number: int, position: int, random: Any) -> Run:

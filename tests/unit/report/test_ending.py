@@ -1,19 +1,19 @@
 """The last line on a terminal: one thing to do next."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from ringside.report.ending import next_step
-from ringside.stats.figure import Figure, Interval, Spread
+from ringside.stats.figure import Spread
 from ringside.stats.summary import Summary
-from ringside_core.specs import Outcome, Rounds
-from tests.unit.report.judged import bare, judged, verdict
+from ringside_core.specs import Asked, Comparison, Load, Outcome
+from tests.unit.report.judged import bare, contest, judged
 
-BEST = verdict("horovod ×2", "mirrored ×2", 1.25, "faster")
-TIE = verdict("horovod ×2", "mirrored ×2", 1.02, "cannot tell")
 FAILED = Outcome(kind="failed", error_class="OSError", reason="no route to host")
-ASKED = Rounds(least=3, most=100, interval_width=0.05, budget_s=600)
+BEST = contest(1.25)
+WIDE = contest(1.02, word="cannot tell")
 
 
 def reached(summary: Summary, missed_by: str = "") -> Summary:
@@ -36,41 +36,59 @@ def lost() -> Summary:
     """One run of an arm failed."""
     comparison = bare()
     last = comparison.runs[-1].replace(outcome=FAILED)
-    return judged(TIE, comparison=comparison.replace(runs=(*comparison.runs[:-1], last)))
+    return judged(comparison=comparison.replace(runs=(*comparison.runs[:-1], last)))
 
 
 WHY = "see where the time of a step goes: the same command with --why"
-WIDE = replace(TIE, ratio=Figure(1.02, interval=Interval(0.8, 1.3), n=8))
+BUSY = Load(wall_s=10, cores=2, others_cpu_s=6, steal_cpu_s=0)
+
+
+def made(**changes: Any) -> Comparison:
+    """The records; each run has this load, if there is one."""
+    load = changes.pop("load", None)
+    comparison = bare()
+    runs = tuple(run.replace(load=load) for run in comparison.runs)
+    return comparison.replace(asked=Asked(budget_s=600.0), runs=runs, **changes)
 
 
 @pytest.mark.parametrize(
-    ("summary", "asked", "step"),
+    ("summary", "comparison", "step"),
     [
-        (lost(), ASKED, "read why runs were lost: runs/a b/report.html#failures"),
+        (lost(), made(), "read why runs were lost: runs/a b/report.html#failures"),
         (
             judged(comparison=bare().replace(certificates=())),
-            ASKED,
+            made(),
             "the same command without --no-verify, because only certified arms are ranked",
         ),
         (
-            reached(judged(WIDE), missed_by="horovod ×2"),
-            ASKED,
+            replace(judged(), contest=None),
+            made(),
+            "a final: the same command without --launches 0",
+        ),
+        (
+            reached(judged(contest=BEST), missed_by="horovod ×2"),
+            made(),
             "train longer, with --epochs 6: horovod ×2 missed the target of accuracy 0.97",
         ),
         (
-            reached(judged(WIDE)),
-            ASKED,
-            "more rounds, because the verdict is still open: "
+            reached(judged(contest=WIDE), missed_by="horovod ×2"),
+            made(),
+            "more launches, because the interval is wide: "
             "ringside compare --resume 'runs/a b' --budget 20m",
         ),
-        (reached(judged(BEST)), ASKED, WHY),
         (
-            explained(reached(judged(BEST)), tuned_from="x"),
-            ASKED,
+            judged(contest=WIDE),
+            made(load=BUSY),
+            "a quiet machine; other programs took 30 % of the processors",
+        ),
+        (reached(judged(contest=BEST)), made(), WHY),
+        (
+            explained(reached(judged(contest=BEST)), tuned_from="x"),
+            made(),
             "ask the same of your own model: --workload my_file.py:workload (docs/own-model.md)",
         ),
     ],
 )
-def test_one_thing_to_do_next(summary: Summary, asked: Rounds, step: str) -> None:
+def test_one_thing_to_do_next(summary: Summary, comparison: Comparison, step: str) -> None:
     """What hides the answer comes first, then what narrows it, then what explains it."""
-    assert next_step(summary, asked, "runs/a b") == step
+    assert next_step(summary, comparison, "runs/a b") == step

@@ -1,85 +1,136 @@
-"""Who wins, by how much, how sure: the sentences of the first screen, and the verdict matrix."""
+"""Who wins, by how much, how sure: the sentences of the first screen, and the matrix of pairs."""
 
 from dataclasses import replace
+from typing import Any
+
+import pytest
 
 from ringside.report.html import forest_of
 from ringside.report.ranking import ranked
 from ringside.report.sections.caveats import caveats
-from ringside.report.sections.headline import contenders, headlines
+from ringside.report.sections.headline import Headline, contenders, headlines
 from ringside.report.sections.verdicts import matrix_of, serial_table
 from ringside.stats.figure import Figure, Interval
-from ringside.stats.summary import summarize
-from ringside_core.specs import Comparison
+from ringside.stats.summary import Summary, summarize
+from ringside_core.specs import Comparison, Load
 from tests.unit.report.bout import bout
-from tests.unit.report.judged import SECONDS, bare, judged, verdict
+from tests.unit.report.judged import SECONDS, bare, contest, judged, pair
 from tests.unit.report.views import bout_view
 
-BEST = verdict("horovod ×2", "mirrored ×2", 1.25, "faster")
-TIE = verdict("mirrored ×1", "horovod ×1", 1.02, "cannot tell")
-NONE = Figure(1.25, "2 rounds: too few for an interval, 3 are needed", n=2)
+SERIAL = pair("horovod ×2", "serial", 1.25, "faster")
 
 
-def test_winner_is_named_with_ratio_interval_rounds_and_proof() -> None:
-    """The best arm of each family, the faster first; the largest size first."""
-    serial = verdict("horovod ×2", "serial", 1.25, "faster")
+def head_of(summary: Summary, **changes: Any) -> Headline:
+    """The headline."""
+    (found,) = headlines(bare().replace(**changes), summary)
+    return found
 
-    first, second = headlines(judged(BEST, TIE, serial))
 
-    assert (first.replicas, second.replicas) == (2, 1)
-    assert first.line == (
-        "2 replicas: horovod ×2 is 1.25× as fast as mirrored ×2, the fastest measured arms of "
-        "Horovod and tf.distribute. "
-        "95 % interval [1.19, 1.31], 8 rounds. Same arithmetic: both certified. "
+def test_winner_is_named_with_ratio_interval_launches_and_proof() -> None:
+    """A sentence that a manager can repeat; the family is named, and its arm if it has others."""
+    head = head_of(judged(SERIAL, contest=contest(1.25)))
+
+    assert head.line == (
+        "With 2 replicas Horovod trains 1.25× as fast as tf.distribute (mirrored) here, 95 % "
+        "interval [1.19, 1.31]. 3 launches. Same arithmetic: both certified. "
         "Against serial: 1.25× [1.19, 1.31], faster."
     )
-    assert first.told and first.word == "faster"
+    assert (head.decided, head.word) == (True, "faster")
 
 
-def test_no_winner_says_what_would_have_been_seen() -> None:
-    """`cannot tell`, and the smallest difference that this experiment would have called."""
-    reason = "equal throughput is within the interval"
-    _, tie = headlines(judged(BEST, replace(TIE, reason=reason)))
+@pytest.mark.parametrize(
+    ("made", "sentence"),
+    [
+        (
+            contest(1.01, "no difference", second=("mirrored ×2", "multi_worker_mirrored ×2")),
+            "No difference of more than 6 % between Horovod and tf.distribute (mirrored and "
+            "multi_worker_mirrored) with 2 replicas here: 1.01×, 95 % interval [0.96, 1.06].",
+        ),
+        (
+            contest(1.04, "cannot tell"),
+            "Cannot tell whether Horovod or tf.distribute (mirrored) is faster with 2 replicas "
+            "here: 1.04×, 95 % interval [0.88, 1.20].",
+        ),
+        (
+            contest(1.25, first=("multi_worker_mirrored ×2",)),
+            "With 2 replicas multi_worker_mirrored ×2 trains 1.25× as fast as mirrored ×2 here, "
+            "95 % interval [1.19, 1.31].",
+        ),
+    ],
+)
+def test_other_answers(made: Any, sentence: str) -> None:
+    """No difference is an answer; two arms of one family are named by their labels."""
+    assert head_of(judged(contest=made)).sentence == sentence
 
-    assert tie.sentence == (
-        "Cannot tell mirrored ×1 from horovod ×1, the fastest measured arms of tf.distribute and "
-        "Horovod: 1.02×."
+
+def test_what_would_help_is_one_thing() -> None:
+    """More time, or a quiet machine if others used it."""
+    load = Load(wall_s=10, cores=2, others_cpu_s=5, steal_cpu_s=0)
+    wide = judged(contest=contest(1.04, "cannot tell"))
+    busy = tuple(run.replace(load=load) for run in bare().runs)
+
+    assert "What would help: more time, by --resume with a --budget." in head_of(wide).evidence
+    assert "What would help: a quiet machine; other programs took 25 % of the processors." in (
+        head_of(wide, runs=busy).evidence
     )
-    assert "A difference of 6.2 % would have been seen in 4 of 5 such experiments." in tie.evidence
-    assert reason[1:] not in tie.evidence  # the interval says so itself
-    assert not tie.told and tie.word == "cannot tell"
+    assert not head_of(wide).decided
 
 
-def test_two_rounds_give_no_verdict() -> None:
+def test_each_look_is_another_chance_of_a_wrong_answer() -> None:
+    """Said beside the answer, and as a caveat."""
+    summary = judged(contest=contest(1.25))
+
+    head = head_of(summary, looks=2)
+    told = [one.what for one in caveats(bare().replace(looks=2), summary)]
+
+    assert "looked at 2 times, so an answer is wrong in up to 10 % of such" in head.evidence
+    assert any("another chance of a wrong answer: 10 % at most" in what for what in told)
+
+
+def test_without_an_interval_there_is_no_verdict() -> None:
     """The ratio is shown, with the reason why there is no interval."""
-    few = replace(BEST, ratio=NONE, word="cannot tell", smallest_visible=None)
+    none = Figure(1.25, "2 launches: too few for an interval, 3 are needed", n=2)
 
-    head = headlines(judged(few))[0]
+    head = head_of(judged(contest=contest(1.25, "no verdict", ratio=none)))
 
-    assert head.word == "no verdict"
     assert head.sentence == (
-        "horovod ×2 ran 1.25× as fast as mirrored ×2, the fastest measured arms of Horovod and "
-        "tf.distribute: no verdict."
+        "With 2 replicas Horovod ran 1.25× as fast as tf.distribute (mirrored): no verdict."
     )
-    assert "2 rounds: too few for an interval, 3 are needed." in head.evidence
+    assert head.evidence.startswith("2 launches: too few for an interval, 3 are needed. Same")
     assert forest_of([head]) == {}
-    same_order = replace(few, ratio=replace(NONE, reason="both always ran in the same order"))
-    assert headlines(judged(same_order))[0].evidence.startswith("Both always ran")
+    untrusted = replace(judged(contest=contest(1.25, "no verdict", ratio=none)), untrusted="busy")
+    assert head_of(untrusted).evidence.startswith("Busy. Same")
+
+
+def test_without_a_final_there_is_no_verdict() -> None:
+    """Each arm ran once; or there is one arm only."""
+    once = bare(rounds=1)
+    alone = bare({("serial", 1): 1.0, ("horovod", 2): 0.8}, rounds=1)
+
+    (first,) = headlines(once, summarize(once))
+    (second,) = headlines(alone, summarize(alone))
+
+    assert first.word == "one launch"
+    assert first.sentence.startswith("With 2 replicas horovod ×2 ran 1.2")
+    assert first.sentence.endswith("as fast as mirrored ×2: one launch, no verdict.")
+    assert second.word == "no opponent"
+    assert headlines(once.replace(certificates=()), summarize(once.replace(certificates=()))) == ()
 
 
 def test_distribution_that_loses_is_said_first() -> None:
     """In bold on the first screen and as the first caveat, if the interval says so."""
-    slower = verdict("serial", "horovod ×2", 1.25, "faster")
+    slower = pair("serial", "horovod ×2", 1.25, "faster")
+    wide = Figure(1.25, interval=Interval(0.9, 1.7), n=3)
 
-    lost = judged(BEST, slower)
-    head, caveat = headlines(lost)[0], caveats(bare(), lost)[0]
-    wide = Figure(1.25, interval=Interval(0.9, 1.7), n=8)
-    even = judged(BEST, replace(slower, ratio=wide, word="cannot tell"))
+    lost = judged(slower, contest=contest(1.25))
+    head, caveat = head_of(lost), caveats(bare(), lost)[0]
+    even = judged(replace(slower, ratio=wide, word="cannot tell"), contest=contest(1.25))
 
     told = "lower than serial, without distribution: 0.80× [0.76, 0.84]."
     assert head.loses
     assert head.against_serial == f"S{told}"
     assert caveat.what == f"Distribution loses with 2 replicas. horovod ×2: s{told}"
-    assert not headlines(even)[0].loses
+    assert not head_of(even).loses
     assert not any("Distribution loses" in one.what for one in caveats(bare(), even))
 
 
@@ -96,7 +147,7 @@ def test_a_tuned_arm_against_one_that_is_not_is_a_caveat() -> None:
         return [what for what in found if "may come from the tuning" in what]
 
     one_sided = [
-        "At 2 replicas multi_worker_mirrored:steps_per_execution=10 ×2 is tuned and "
+        "multi_worker_mirrored:steps_per_execution=10 ×2 is tuned and "
         "horovod:controller=mpi ×2 is not: a part of the difference may come from the tuning."
     ]
     assert told(comparison) == one_sided
@@ -108,8 +159,8 @@ def test_contenders_are_the_best_of_both_families_or_the_two_fastest() -> None:
     """The other family's best comes before a second arm of the faster family."""
 
     def names(seconds: dict[tuple[str, int], float]) -> list[str]:
-        pair = contenders(summarize(bare(seconds)), 2)
-        return [] if pair is None else [row.arm.label for row in pair]
+        found = contenders(summarize(bare(seconds)))
+        return [] if found is None else [row.arm.label for row in found]
 
     two = {("mirrored", 2): 1.0, ("multi_worker_mirrored", 2): 1.1, ("horovod", 2): 3.0}
     assert names(two) == ["mirrored ×2", "horovod ×2"]
@@ -122,7 +173,7 @@ def test_contenders_are_the_best_of_both_families_or_the_two_fastest() -> None:
 
 def test_arm_certified_in_turn_is_said_to_be_so() -> None:
     """An asynchronous arm does not compute exactly the same."""
-    summary = judged(BEST)
+    summary = judged(contest=contest(1.25))
     arms = [
         replace(row, certificate=row.certificate.replace(kind="in turn"))
         if row.certificate and row.arm.label == "mirrored ×2"
@@ -130,7 +181,7 @@ def test_arm_certified_in_turn_is_said_to_be_so() -> None:
         for row in summary.arms
     ]
 
-    head = headlines(replace(summary, arms=tuple(arms)))[0]
+    head = head_of(replace(summary, arms=tuple(arms)))
 
     assert (
         "Same arithmetic: both certified, one where updates wait for each other." in head.evidence
@@ -139,7 +190,7 @@ def test_arm_certified_in_turn_is_said_to_be_so() -> None:
 
 def test_arms_of_two_keras_are_not_said_to_compute_the_same() -> None:
     """Each is certified against a serial run of its own Keras, and nobody has compared those."""
-    summary = judged(BEST)
+    summary = judged(contest=contest(1.25))
     arms = [
         replace(
             row,
@@ -150,7 +201,7 @@ def test_arms_of_two_keras_are_not_said_to_compute_the_same() -> None:
         for row in summary.arms
     ]
 
-    head = headlines(replace(summary, arms=tuple(arms)))[0]
+    head = head_of(replace(summary, arms=tuple(arms)))
 
     assert (
         "Same arithmetic: no; each certified against the serial run of its own Keras"
@@ -161,11 +212,11 @@ def test_arms_of_two_keras_are_not_said_to_compute_the_same() -> None:
 
 def test_matrix_holds_each_pair_of_a_size_once() -> None:
     """Fastest first; a cell says how many times as fast the row is as the column."""
-    others = [
-        verdict("mirrored ×2", "multi_worker_mirrored ×2", 2.0, "faster"),
-        verdict("horovod ×2", "multi_worker_mirrored ×2", 2.5, "cannot tell"),
-    ]
-    summary = judged(BEST, *others)
+    summary = judged(
+        pair("horovod ×2", "mirrored ×2", 1.25),
+        pair("mirrored ×2", "multi_worker_mirrored ×2", 2.0),
+        pair("multi_worker_mirrored ×2", "horovod ×2", 0.4),  # turned where it is shown
+    )
 
     table = matrix_of(summary, ranked(summary, 2))
 
@@ -174,30 +225,27 @@ def test_matrix_holds_each_pair_of_a_size_once() -> None:
         "mirrored ×2",
         "multi_worker_mirrored ×2",
     ]
-    said = [[f"{cell.main} {cell.note} {cell.word}".strip() for cell in row] for row in table.rows]
+    said = [[f"{cell.main} {cell.note}".strip() for cell in row] for row in table.rows]
     assert said == [
-        ["horovod ×2", "1.25× [1.19, 1.31] faster", "2.50× [2.38, 2.62] cannot tell"],
-        ["mirrored ×2", "", "2.00× [1.90, 2.10] faster"],
+        ["horovod ×2", "1.25× [1.19, 1.31]", "2.50× [2.38, 2.63]"],
+        ["mirrored ×2", "", "2.00× [1.90, 2.10]"],
     ]
 
 
-def test_pair_that_was_judged_the_other_way_round_is_turned() -> None:
-    """Half as fast becomes twice as fast."""
-    turned = verdict("mirrored ×2", "horovod ×2", 0.8, "slower")
-
-    head = headlines(judged(turned))[0]
-
-    assert "horovod ×2 is 1.25× as fast as mirrored ×2" in head.sentence
-
-
 def test_every_arm_stands_against_serial() -> None:
-    """At any size, with the smallest difference that would have been seen."""
-    summary = judged(verdict("serial", "mirrored ×1", 1.25, "faster"))
+    """At any size; one that was not in the final has no word."""
+    once = Figure(1.6, "one launch", n=1)
+    summary = judged(
+        pair("serial", "mirrored ×1", 1.25, "faster"),
+        pair("serial", "horovod ×1", 1.6, ratio=once),
+    )
 
     table = serial_table(summary)
 
     assert table is not None
     assert len(table.rows) == len(SECONDS) - 1
-    (row,) = [row for row in table.rows if row[0].main == "mirrored ×1"]
-    assert [cell.main for cell in row] == ["mirrored ×1", "1", "0.80×", "slower", "6.2 %"]
-    assert row[2].note == "[0.76, 0.84]"
+    rows = {row[0].main: row for row in table.rows}
+    assert [cell.main for cell in rows["mirrored ×1"]] == ["mirrored ×1", "1", "0.80×", "slower"]
+    assert rows["mirrored ×1"][2].note == "[0.76, 0.84]"
+    assert [cell.main for cell in rows["horovod ×1"]][2:] == ["0.62×", "–"]
+    assert rows["horovod ×1"][2].note == "one launch"

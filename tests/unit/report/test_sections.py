@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from ringside.report.blocks import Folded, Text
+from ringside.report.blocks import Folded, Terms, Text
 from ringside.report.sections.caveats import caveats
 from ringside.report.sections.communication import (
     communication_section,
@@ -15,67 +15,101 @@ from ringside.report.sections.speed import scaling_section
 from ringside.report.sections.tables import efficiency_cell
 from ringside.report.sections.tuning import settings_of
 from ringside.report.view import view_of
-from ringside.stats.figure import Interval
-from ringside.stats.rounds import RoundsUsed
+from ringside.stats.figure import Figure, Interval
 from ringside.stats.summary import Efficiency
-from ringside_core.specs import Communication, Link
+from ringside_core.specs import Communication, Division, Link
 from tests.unit.report.bout import PARAMETERS, bout
-from tests.unit.report.judged import bare, judged, tables, verdict
+from tests.unit.report.judged import bare, judged, pair, tables
 from tests.unit.report.small import small
 from tests.unit.report.views import bout_view
 from tests.unit.stats.factory import arm_of, weak
 
-TWIN = verdict("horovod ×2", "horovod ×2 again", 1.004, "cannot tell")
+TWIN = pair("serial", "serial again", 1.004)
 
 
 # Noise
 
 
 def test_noise_floor_is_the_same_arm_twice() -> None:
-    """Its ratio and interval; `cannot tell` is the expected verdict."""
-    summary = replace(judged(), noise_floor=(TWIN,))
+    """Its ratio and interval, which should hold 1."""
+    summary = replace(judged(), noise_floor=TWIN)
 
     section = noise_section(bare(), summary)
 
     assert section.answer == (
-        "horovod ×2 against itself: 1.00× [0.95, 1.05], cannot tell, as expected. "
-        "3 rounds used. All 3 rounds were made."
+        "serial against itself: 1.00× [0.95, 1.05]. The screening and 3 launches of the final. "
+        "All 3 launches were made."
     )
     assert section.sure
 
 
 def test_an_arm_that_differs_from_itself_is_an_alarm() -> None:
-    """The section says that it is unsure, the cell is marked, a caveat says what to do."""
-    alarm = replace(TWIN, word="faster")
-    summary = replace(judged(), noise_floor=(alarm,))
+    """The section says that it is unsure, a caveat says what to do."""
+    alarm = replace(TWIN, ratio=Figure(1.1, interval=Interval(1.05, 1.15), n=3))
+    summary = replace(judged(), noise_floor=alarm)
 
     section = noise_section(bare(), summary)
     told = [one for one in caveats(bare(), summary) if "differs from itself" in one.what]
 
-    assert "faster, which is a false alarm" in section.answer
+    assert "which leaves out 1: one of twenty does by chance" in section.answer
     assert not section.sure
-    assert tables(*section.blocks)["Noise floor"].rows[0][2].bad
-    assert [one.what.split(" differs")[0] for one in told] == ["horovod ×2"]
+    assert [one.what.split(" differs")[0] for one in told] == ["serial"]
     assert "quiet machine" in told[0].advice
 
 
-@pytest.mark.parametrize("kept", [True, False])
-def test_disturbed_rounds_are_listed(kept: bool) -> None:
-    """Which rounds, why, and whether they are used anyway."""
-    used = RoundsUsed((0, 1, 2) if kept else (0, 2), {1: "serial: others used 46 %"}, kept)
-    summary = replace(judged(), rounds=used)
+@pytest.mark.parametrize("left_out", [True, False])
+def test_disturbed_launches_are_listed(left_out: bool) -> None:
+    """Which launches, why, and whether they count all the same."""
+    summary = judged()
+    launches = replace(
+        summary.launches,
+        final=(1, 3) if left_out else (1, 2, 3),
+        disturbed={2: "serial: others used 46 %"},
+        left_out=frozenset({2} if left_out else ()),
+    )
+    summary = replace(summary, launches=launches)
 
     section = noise_section(bare(), summary)
-    (row,) = tables(*section.blocks)["Disturbed rounds"].rows
+    (row,) = tables(*section.blocks)["Disturbed launches"].rows
     told = [one for one in caveats(bare(), summary) if "disturbed by other" in one.what]
 
     assert [cell.main for cell in row] == [
         "2",
         "serial: others used 46 %",
-        "yes: too few others" if kept else "no",
+        "no" if left_out else "yes: too few others",
     ]
-    assert ("1 of them disturbed" if kept else "1 left out as disturbed") in section.answer
-    assert bool(told) is kept
+    assert ("1 left out as disturbed" in section.answer) is left_out
+    assert bool(told) is not left_out
+
+
+def test_launches_that_scatter_more_than_their_blocks_are_a_caveat() -> None:
+    """More launches help there, longer ones do not."""
+    found = [replace(judged(), inflation=factor) for factor in (1.2, 4.5)]
+
+    told = [
+        [one for one in caveats(bare(), each) if "Launches scatter" in one.what] for each in found
+    ]
+
+    assert not told[0]
+    assert "4.5 times as much as their blocks" in told[1][0].what
+
+
+def test_the_division_of_the_time_is_printed() -> None:
+    """What each stage took, what the formula says, and how much of it was measured."""
+    division = Division(
+        screening_s=60.0, launches=3, phase_s=40.0, start_s=15.0, pass_s=4.0, scatter=0.06
+    )  # fmt: skip
+    comparison = bare().replace(division=division, notes=("a failed; b takes its place.",))
+
+    section = noise_section(comparison, judged())
+    (facts,) = (block for block in section.blocks if isinstance(block, Terms))
+    shown = dict(facts.items)
+
+    assert shown["Stage 1"] == "Screening: 60 s, 24 % of 4.2 min."
+    assert "3 launches of serial, mirrored ×1" in shown["Stage 2"]
+    assert "each about 15 s to start and 40 s of 10 passes" in shown["Stage 2"]
+    assert "Passes scatter by 6.0 %: 17 a launch would be best" in shown["Stage 2"]
+    assert "a failed; b takes its place." in section.answer
 
 
 # Accuracy, tuning, results, scaling
@@ -117,8 +151,10 @@ def test_strong_and_weak_scaling_are_kept_apart(scaling: str, held: str) -> None
 # The whole
 
 
-# Of a cell, of a word, of the metric's own name, and of hosts, which this comparison does not have.
+# Of a cell, of a word, of the metric's own name, and of what this comparison does not have: hosts,
+# live launches, another answer.
 GENERAL_TERMS = {"median [lowest–highest] n", "comparable", "final metric", "of the link"}
+GENERAL_TERMS |= {"contenders", "no difference", "launches scatter", "measured steps"}
 
 
 def test_every_term_that_is_defined_is_in_the_report() -> None:
@@ -142,13 +178,11 @@ def test_an_efficiency_has_its_unit_and_its_base() -> None:
 
 
 def test_all_that_was_run_is_in_the_lead() -> None:
-    """Runs are not arms × rounds: one arm ran twice, and some are breakdown runs."""
+    """Arms, launches of the final, and breakdown arms."""
     diagnostic = sum(arm.for_breakdown for arm in bout().arms)
 
-    assert f"15 arms × 8 rounds, 1 of them twice, {diagnostic} breakdown arms on" in (
-        bout_view().lead
-    )
-    assert "3 arms × 4 rounds on" in view_of(small()).lead
+    assert f"15 arms, 6 launches of the final, {diagnostic} breakdown arms on" in bout_view().lead
+    assert "3 arms, 4 launches of the final on" in view_of(small()).lead
 
 
 def measured() -> Communication:

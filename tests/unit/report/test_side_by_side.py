@@ -109,6 +109,7 @@ def test_what_differs_around_is_told_first(tmp_path: Path) -> None:
     now = now.replace(
         machine=MACHINE.replace(packages=packages, kernel="Linux 7"),
         arms=now.arms[:2],
+        finalists=now.finalists[:2],
         runs=tuple(run for run in now.runs if run.arm != "horovod ×2"),
         certificates=now.certificates[:2],
     )
@@ -241,6 +242,7 @@ def test_markup_stays_text(tmp_path: Path) -> None:
         return one.replace(
             name=MARKUP,
             arms=arms,
+            finalists=tuple(arm.label for arm in arms),
             runs=tuple(run.replace(arm=label) if run.arm == "serial" else run for run in one.runs),
             certificates=(),
             machine=MACHINE.replace(packages={MARKUP: version}),

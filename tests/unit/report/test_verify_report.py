@@ -165,7 +165,7 @@ def of_run(body: Body, index: int) -> Body:
                     "epochs"
                 ][1].update(examples=99),
             ),
-            "results.json: run 'horovod ×2' of round",
+            "results.json: run 'horovod ×2' of launch",
         ),
     ],
 )

@@ -67,7 +67,7 @@ def test_median_time_to_target_needs_every_run() -> None:
     runs = [
         run_of(
             arm_of("serial"),
-            [record(spec, [epoch(1.0), epoch(1.0, accuracy=accuracy)])],
+            [record(spec, [epoch(1.0), epoch(1.0), epoch(1.0, accuracy=accuracy)])],
             number=number,
             position=number,
         )
@@ -120,19 +120,16 @@ def test_epochs_in_another_order_than_steps_are_a_caveat() -> None:
 
 
 def test_lost_runs_are_a_caveat() -> None:
-    """How many of how many, how they ended, in which round; also if none is left."""
+    """How many of how many, how they ended, in which launch; also if none is left."""
     runs = rounds("serial", 1, 1.0, 1.0, 1.0)
     lost = [*runs[:2], runs[2].replace(outcome=FAILED)]
 
     assert (
-        "serial: 1 of 3 runs did not complete (failed in round 3). Its numbers come from 2 "
-        "completed runs in the rounds that count." in caveats_of(lost)
+        "serial: 1 of 3 runs did not complete (failed in launch 3). Its numbers come from 2 "
+        "completed runs." in caveats_of(lost)
     )
-    assert "serial: no run completed (failed in round 1)" in caveats_of(
+    assert "serial: no run completed (failed in the screening)" in caveats_of(
         [runs[0].replace(outcome=FAILED)]
-    )
-    assert "Not every arm ran in all 3 rounds: serial (2)." in caveats_of(
-        [*runs[:2], *rounds("horovod", 1, 1.0, 1.0, 1.0, first=3)]
     )
 
 
@@ -209,7 +206,8 @@ def test_a_clean_comparison_has_no_caveat() -> None:
         arms=tuple(kept),
         runs=tuple(run for run in whole.runs if run.arm in labels),
         certificates=tuple(one for one in whole.certificates if one.arm.label in labels),
-        ended_because="All rounds were made.",
+        finalists=tuple(labels),
+        ended_because="All launches were made.",
     )
 
     assert told(view_of(clean).caveats) == ""
@@ -229,7 +227,7 @@ def test_failure_shows_the_traceback_of_the_process_that_failed() -> None:
     """The failed rank's record says more than the run's outcome."""
     (failure,) = failures(bout(), None)
 
-    assert (failure.arm, failure.round) == ("horovod:controller=mpi ×2", 2)
+    assert (failure.arm, failure.stage) == ("horovod:controller=mpi ×2", "launch 2")
     assert [task for task, _ in failure.lines] == ["rank-1"]
     assert failure.lines[0][1].splitlines()[-1].startswith("horovod.common.exceptions")
 

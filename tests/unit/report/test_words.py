@@ -1,17 +1,14 @@
 """Numbers and names as a reader sees them."""
 
-from dataclasses import replace
-
 import pytest
 
 from ringside.report.words import (
     range_of,
-    ratio_between,
+    span_of,
     times,
     with_interval,
 )
 from ringside.stats.figure import Figure, Interval, Spread
-from tests.unit.report.judged import verdict
 
 
 @pytest.mark.parametrize(
@@ -42,9 +39,10 @@ def test_range(spread: Spread, text: str) -> None:
             ("-0.0017", "[-0.0683, 0.0649] n=6"),
         ),
         (
-            Figure(3.5, "2 rounds: too few for an interval", n=2),
+            Figure(3.5, "2 launches: too few for an interval", n=2),
             ("3.50", "n=2, no interval"),
         ),
+        (Figure(3.5, "one launch", n=1), ("3.50", "one launch")),
         (Figure(None, "no run was timed"), ("–", "no run was timed")),
     ],
 )
@@ -57,13 +55,11 @@ def test_a_figure_has_an_interval_or_says_that_it_has_none(
 
 def test_ratio_has_as_many_decimals_as_its_interval_bears() -> None:
     """Two; three if the interval is narrower than 4 %."""
-    narrow = replace(
-        verdict("a", "b", 1.0, "cannot tell"),
-        ratio=Figure(1.004, interval=Interval(0.991, 1.017), n=8),
-    )
+    narrow = Figure(1.004, interval=Interval(0.991, 1.017), n=8)
 
     assert times(1.308) == "1.31×"
     assert times(12.5) == "12.50×"
     assert times(1.004, Interval(0.991, 1.017)) == "1.004×"
-    assert ratio_between(narrow) == "[0.991, 1.017]"
-    assert ratio_between(verdict("a", "b", 1.25, "faster")) == "[1.19, 1.31]"
+    assert span_of(narrow) == "[0.991, 1.017]"
+    assert span_of(Figure(1.25, interval=Interval(1.1875, 1.3125), n=8)) == "[1.19, 1.31]"
+    assert span_of(Figure(1.25)) == ""

@@ -66,7 +66,7 @@ def at(body: Any, path: str) -> Any:
         (f"{RECORD}.cpu_s", -1, "greater than or equal to 0"),
         (f"{RECORD}.role", "cook", "'replica', 'coordinator' or 'server'"),
         ("runs.1.wall_s", -1, "greater than or equal to 0"),
-        ("asked.interval_width", 0, "greater than 0"),
+        ("asked.budget_s", 0, "greater than 0"),
         ("created_unix_s", 253_402_300_800, "less than 253402300800"),  # the year 10000
         (f"{RECORD}.started_unix_s", 1e300, "less than 253402300800"),
     ],

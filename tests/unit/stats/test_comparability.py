@@ -111,7 +111,7 @@ def test_a_model_that_changed_between_runs_is_refused_with_both(
         summarize(comparison)
 
     said = str(refused.value)
-    assert words in said and f"run {label!r} of round 4 (rank-{rank})" in said
+    assert words in said and f"run {label!r} of launch 3 (rank-{rank})" in said
     assert said.count("in run ") == 2
 
 

@@ -64,7 +64,7 @@ def test_rounding_is_no_departure() -> None:
 
 
 def test_who_departs_from_serial_is_not_ranked() -> None:
-    """In any round; arm, epoch and size are named. The others stay."""
+    """In any launch; arm, epoch and size are named. The others stay."""
     summary = compared(
         run(SERIAL, RIGHT),
         run(HOROVOD, RIGHT),
@@ -75,12 +75,10 @@ def test_who_departs_from_serial_is_not_ranked() -> None:
     )
 
     assert why_not(summary) == {
-        "horovod ×2": "its training loss of epoch 3 in round 2 is 0.5024, that of serial is 0.5: "
+        "horovod ×2": "its training loss of epoch 3 in launch 2 is 0.5024, that of serial is 0.5: "
         "1.2e-03 of the largest loss apart, where rounding explains 1.1e-03"
     }
-    assert {frozenset((one.first, one.second)) for one in summary.verdicts} == {
-        frozenset(("serial", "mirrored ×2"))
-    }
+    assert {one.names for one in summary.pairs} == {frozenset(("serial", "mirrored ×2"))}
     assert "horovod ×2 departs by more than rounding" in str(summary.losses)
 
 

@@ -1,9 +1,9 @@
-"""Disturbed rounds, from made-up loads."""
+"""Launches that count, and disturbed ones, from made-up loads."""
 
 import pytest
 
-from ringside.stats.rounds import RoundsUsed, beside, disturbance, fixed_computation_ms, rounds_used
-from ringside_core.specs import Block, Load, MachineCounts, Rounds
+from ringside.stats.rounds import beside, disturbance, fixed_computation_ms, launches_of
+from ringside_core.specs import Block, Load, MachineCounts
 from tests.unit.stats.factory import arm_of, comparison_of, simple_run
 
 BUSY = Load(wall_s=10, cores=2, others_cpu_s=4.6, steal_cpu_s=0)
@@ -24,20 +24,37 @@ def test_why_a_run_was_disturbed(load: Load | None, why: str) -> None:
     assert disturbance(simple_run("serial", 1, 1.0).replace(load=load)) == why
 
 
-@pytest.mark.parametrize(("least", "used", "kept"), [(2, (0, 2), False), (3, (0, 1, 2), True)])
-def test_disturbed_rounds_are_left_out_while_enough_remain(
-    least: int, used: tuple[int, ...], kept: bool
+@pytest.mark.parametrize(("launches", "final"), [(4, (1, 3, 4)), (3, (1, 2, 3))])
+def test_disturbed_launches_are_left_out_while_enough_remain(
+    launches: int, final: tuple[int, ...]
 ) -> None:
-    """One of three rounds was disturbed; two remain."""
+    """The second launch of the final was disturbed; three others are needed."""
     runs = [
         simple_run("serial", 1, 1.0, number=k, position=k).replace(load=BUSY if k == 1 else QUIET)
-        for k in range(3)
+        for k in range(launches)
     ]
-    asked = Rounds(least=least, most=3)
 
-    found = rounds_used(comparison_of([arm_of("serial")], runs, asked=asked))
+    found = launches_of(comparison_of([arm_of("serial")], runs))
 
-    assert found == RoundsUsed(used, {1: "serial: others used 23 % of its cores"}, kept)
+    assert found.final == final
+    assert found.disturbed == {2: "serial: others used 23 % of its cores"}
+    assert found.left_out == ({2} if len(final) < launches else set())
+
+
+def test_a_launch_counts_if_every_finalist_completed_in_it() -> None:
+    """The screening never does, and neither does one in which an arm is missing."""
+    arms = [arm_of("serial"), arm_of("mirrored", 2)]
+    runs = [
+        simple_run(arm.backend, arm.replicas, 1.0, number=number)
+        for number in range(3)
+        for arm in arms
+        if (number, arm.backend) != (1, "mirrored")
+    ]
+
+    found = launches_of(comparison_of(arms, runs))
+
+    assert found.final == (1, 3)
+    assert found.finalists == {"serial", "mirrored ×2"}
 
 
 def watched(others_s: float, beside_s: float, *, machine_cores: int = 64) -> Load:
@@ -81,4 +98,4 @@ def test_the_fixed_computation_of_each_round() -> None:
 
     found = fixed_computation_ms(comparison_of([arm_of("serial")], runs))
 
-    assert found == pytest.approx({0: 5.0, 1: 7.0})
+    assert found == pytest.approx({1: 5.0, 2: 7.0})

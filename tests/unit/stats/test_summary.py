@@ -180,7 +180,7 @@ def test_certificate_of_another_run_does_not_count() -> None:
     expected, ran = digits(other), digits(spec_of("horovod", 2))
     assert expected != ran
     assert reasons["horovod ×2"] == (
-        f"its certificate is of the run {expected}, and it ran {ran} in round 1"
+        f"its certificate is of the run {expected}, and it ran {ran} in launch 1"
     )
 
 
@@ -227,31 +227,70 @@ def test_only_completed_runs_count_and_the_others_are_named() -> None:
     row = summarize(comparison_of([arm_of("horovod")], [*good, bad])).arms[0]
 
     assert (row.started, row.completed) == (3, 2)
-    assert [run.round for run in row.not_completed] == [2]
+    assert [run.stage for run in row.not_completed] == ["launch 3"]
     assert row.throughput is not None
     assert row.throughput.value == pytest.approx((100 + 50) / 2)
     assert row.throughput.highest == 100
 
 
 def test_twins_and_breakdown_arms_are_no_rivals() -> None:
-    """One verdict of two arms; the twin is the noise floor; breakdown arms are not ranked."""
+    """One pair of two arms; the twin is the noise floor; breakdown arms are not ranked."""
     summary = summarize(twin_and_breakdown_arm())
 
-    assert [(one.first, one.second, one.word) for one in summary.verdicts] == [
-        ("serial", "horovod ×2", "faster")
-    ]
-    assert [(one.first, one.second) for one in summary.noise_floor] == [
-        ("horovod ×2 again", "horovod ×2")
-    ]
+    pair = summary.pair_of("serial", "horovod ×2")
+    assert (pair.word, pair.ratio.n) == ("faster", 6)
+    assert summary.pair_of("horovod ×2", "serial").word == "slower"
+    assert {one.names for one in summary.pairs if one.word} == {pair.names}
+    assert summary.noise_floor is not None
+    assert summary.noise_floor.names == {"horovod ×2 again", "horovod ×2"}
+    assert summary.noise_floor.word == ""
     assert [row.arm.label for row in summary.breakdown_arms] == ["horovod ×2 no input"]
     assert summary.breakdown_arms[0].not_comparable_because == (
         "it is run for the breakdown and is not ranked"
     )
     assert all(row.comparable for row in summary.arms)
-    assert summary.verdict_of("horovod ×2", "serial").word == "slower"
-    with pytest.raises(RefusalError, match="have a verdict"):
-        summary.verdict_of("serial", "horovod ×2 no input")
-    assert summary.widest_of_interest() is not None
+    with pytest.raises(RefusalError, match="have a ratio"):
+        summary.pair_of("serial", "horovod ×2 no input")
+
+
+def test_a_row_is_of_the_final_or_of_the_screening() -> None:
+    """The screening has chosen the finalists for their figures there, so these do not count."""
+    arms = [arm_of("serial"), arm_of("mirrored", 2), arm_of("horovod", 2)]
+    runs = [
+        simple_run(arm.backend, arm.replicas, 1.0 if number else 0.1, number=number)
+        for number in range(4)
+        for arm in (arms if number == 0 else arms[:2])
+    ]
+    comparison = comparison_of(arms, runs, finalists=("serial", "mirrored ×2"))
+
+    summary = summarize(verified(comparison))
+
+    rates = {row.arm.label: row.mean_throughput for row in summary.arms}
+    assert [rates[arm.label].value for arm in arms] == pytest.approx([100.0, 100.0, 1000.0])
+    assert [rates[arm.label].n for arm in arms] == [3, 3, 1]
+    assert rates["horovod ×2"].reason == "one launch"
+    assert [row.used for row in summary.runs] == [False, False, True, *[True] * 6]
+    once = summary.pair_of("mirrored ×2", "horovod ×2")  # both in the screening
+    assert (once.ratio.value, once.ratio.interval, once.word) == (pytest.approx(1.0), None, "")
+    assert summary.contest is None  # one of the two is not in the final
+
+
+def test_rows_are_held_against_each_other_as_far_as_all_have_trained() -> None:
+    """Live runs go on past the last epoch, and end within one."""
+    epochs = [epoch(1.0, ledger=ROWS, steps=2, examples=20) for _ in range(3)]
+    part = epoch(0.5, ledger=ROWS.replace(rows=10), step_end_s=(0.5,), examples=10)
+    runs = [
+        run_of(arm_of(name), [record(spec_of(name), made)])
+        for name, made in (("serial", [*epochs, part]), ("horovod", [*epochs[:2], part]))
+    ]
+
+    assert same_rows(runs) == ["yes", "yes"]
+    assert same_rows(
+        [runs[0], run_of(arm_of("horovod"), [record(spec_of("horovod"), [part])])]
+    ) == [
+        "unknown",
+        "unknown",
+    ]
 
 
 ROWS = LedgerDigest(rows=20, hash="1" * 16)
