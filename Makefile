@@ -1,6 +1,6 @@
 # Each target first makes .venv if it is missing, out of date, or was moved here from elsewhere.
 #
-#   make compare ARGS="--rounds 1"     ARGS is passed to the command that a target runs
+#   make compare ARGS="--budget 10m"    ARGS is passed to the command that a target runs
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c

@@ -1,22 +1,21 @@
-"""What a comparison can tell apart: live blocks against fresh runs, in turns, on this machine.
+"""What a comparison can tell apart on this machine: a planted slowdown, and an equal pair.
 
-    python benchmarks/power.py                                   # 5 % planted, 5 minutes each way
-    python benchmarks/power.py --way live --backends serial,horovod,multi_worker_mirrored --busy 1
+    python benchmarks/power.py                                # 5 % planted, 5 minutes, five times
+    python benchmarks/power.py --backends serial,horovod,multi_worker_mirrored --busy 1
 
 Among the arms are the last one with more work in each step (*slowed down*), and the last one again
-(*again*, an equal pair). All run through the same functions as `ringside compare`. Each way gets
-the same time; the way that has had less of it makes the next round. Printed are, for each way, the
-two pairs, the widest interval of two arms of one size, and whether the ways agree.
+(*again*, an equal pair). They run through the same functions as `ringside compare`, all of them in
+the final. Printed are, for each comparison, the two pairs, and the part of its time that was
+measured steps.
 
-It exits with 0 if live rounds call the arm with more work `slower`, no way calls it faster or the
-equal pair different, and the ways agree.
+It exits with 0 if each comparison finds the arm with more work slower, and no difference of more
+than 10 % in the equal pair.
 
 The work is computing, not sleeping: where a core waits, the input pipeline computes instead, and a
 sleep of 2 ms in a step of 10 ms costs nothing. Under mirrored and central_storage replicas share
 one Python, so their work adds up.
 """
 
-import math
 import os
 import shlex
 import subprocess
@@ -24,10 +23,9 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -36,28 +34,24 @@ from rich.console import Console
 from benchmarks.starting import start
 from launch import Plan, make_plan
 from launch.flags import spec_from_flags
-from ringside.compare.arms import parse_arms, twin
-from ringside.compare.experiment import (
-    Executor,
-    PlanOf,
-    launched,
-    run_arm,
-    run_rounds,
-)
+from ringside.compare.arms import parse_arms
+from ringside.compare.experiment import Executor, PlanOf, launched, run_arm, run_launches
 from ringside.compare.progress import ComparisonProgress, Observer
+from ringside.stats.contest import MOST_SAME
+from ringside.stats.division import measured_share
+from ringside.stats.figure import Figure
 from ringside.stats.run_figures import throughput_examples_s
-from ringside.stats.summary import relative_width, summarize
-from ringside.stats.verdicts import PairVerdict
+from ringside.stats.summary import summarize
 from ringside.verify import store
 from ringside.verify.certify_arms import certify_arms
 from ringside.verify.subject import Subject
 from ringside_core.readings.machine import machine_facts
 from ringside_core.specs import (
     Arm,
+    Asked,
     Comparison,
     Placement,
     RefusalError,
-    Rounds,
     RunSpec,
     Shared,
     Surroundings,
@@ -114,45 +108,18 @@ def workload() -> Any:
     )
 
 
-@dataclass
-class Way:
-    """One way to make rounds, and what it has found."""
-
-    name: str
-    comparison: Comparison
-    folder: Path
-    spent_s: float = 0.0
-
-    def another_round(self, console: Console, plan_of: PlanOf) -> None:
-        """Make one more round."""
-        began, rounds = time.monotonic(), self.comparison.rounds + 1
-        asked = Rounds(least=rounds, most=rounds)
-        with ComparisonProgress(console, total_runs=None) as progress:
-            self.comparison = run_rounds(
-                self.comparison.replace(asked=asked, ended_because=""),
-                folder=self.folder,
-                executor=launched(self.comparison.deadline_s, progress, plan_of=plan_of),
-                observer=progress,
-                plan_of=plan_of,
-            )
-        self.spent_s += time.monotonic() - began
-
-
 def command(
     slow: Annotated[float, typer.Option(min=0, help="More work, as a share of a step.")] = 0.05,
     backends: Annotated[str, typer.Option(help="As of ringside compare.")] = "one_device",
     replicas: Annotated[str, typer.Option(help="As of ringside compare.")] = "1",
-    way: Annotated[
-        Literal["live", "fresh", "both"], typer.Option(help="How rounds are made.")
-    ] = "both",
-    minutes: Annotated[float, typer.Option(min=0, help="Of rounds, for each way.")] = 5.0,
+    fresh: Annotated[bool, typer.Option("--fresh", help="As of ringside compare.")] = False,
+    minutes: Annotated[float, typer.Option(min=0.1, help="Of each comparison.")] = 5.0,
+    times: Annotated[int, typer.Option(min=1, help="Comparisons.")] = 5,
     busy: Annotated[int, typer.Option(min=0, help="Cores kept busy by other processes.")] = 0,
     output: Annotated[Path, typer.Option(help="Where its folder is made.")] = Path("runs"),
-    smoke: Annotated[bool, typer.Option(help="One live round, which finds nothing.")] = False,
+    smoke: Annotated[bool, typer.Option(help="One screening, which finds nothing.")] = False,
 ) -> None:
-    """Plant a slowdown and check whether it is found, both ways."""
-    if smoke:
-        way, minutes = "live", 0.0
+    """Plant a slowdown and check whether it is found."""
     console = Console(width=None if sys.stdout.isatty() else 120)
     folder = output.absolute() / f"power-{datetime.now():%Y%m%d-%H%M%S}"
     own = f"{Path(__file__).resolve()}:workload"
@@ -163,9 +130,10 @@ def command(
     arms = parse_arms(backends, replicas)
     arm = arms[-1]
     planted = arm.replace(label=f"{arm.label} slowed down", group=f"{arm.group} slowed down")
+    again = arm.replace(label=f"{arm.label} again", group=f"{arm.group} again", twin_of=arm.label)
     # One core for each replica: less noise.
     shared = Shared.from_run(spec).with_cores(1)
-    # Only an arm with a certificate has a verdict.
+    # Only an arm with a certificate is ranked.
     subjects = [Subject(one, shared.spec_of(one)) for one in arms]
     certificates = certify_arms(console, subjects, folder)
     comparison = Comparison(
@@ -175,23 +143,30 @@ def command(
         machine=machine_facts(),
         seed=1,
         rounds=0,
-        arms=(*arms, planted, *twin((arm,))),
+        arms=(*arms, planted, again),
         shared=shared,
         certificates=(*certificates, certificates[-1].replace(arm=planted)),
         code_version=store.code_version(),
+        live=not fresh,
+        asked=Asked(budget_s=60 * minutes, launches=0 if smoke else None, all_arms=True),
     )
     plain = launched(comparison.deadline_s, Observer())
     work_s = slow * _step_s(comparison, arm, folder, plain)
     console.print(f"{slow:.1%} of a step: {1000 * work_s:.2f} ms", highlight=False)
-    ways = [
-        Way(name, comparison.replace(live=name == "live"), folder / name)
-        for name in (("live", "fresh") if way == "both" else (way,))
-    ]
+    plans, right = _slowed(planted, work_s), []
     with _kept_busy(busy):
-        while (behind := min(ways, key=lambda each: each.spent_s)).spent_s <= 60 * minutes:
-            behind.another_round(console, _slowed(planted, work_s))
-    found = [_printed(console, each, planted, arm, slow) for each in ways]
-    if not (all([*found, _agree(console, ways)]) or smoke):
+        for number in range(1 if smoke else times):
+            place = folder / str(number)
+            with ComparisonProgress(console, total_runs=None) as progress:
+                ended = run_launches(
+                    comparison.replace(seed=number + 1),
+                    folder=place,
+                    executor=launched(comparison.deadline_s, progress, plan_of=plans),
+                    observer=progress,
+                    plan_of=plans,
+                )
+            right.append(smoke or _printed(console, ended, planted, arm, slow))
+    if not all(right):
         raise typer.Exit(1)
 
 
@@ -237,63 +212,31 @@ def _slowed(planted: Arm, work_s: float) -> PlanOf:
     return plan
 
 
-def _printed(console: Console, way: Way, planted: Arm, arm: Arm, slow: float) -> bool:
-    """Print what a way has found; returns whether it is what was planted."""
-    summary = summarize(way.comparison)
-    found = summary.verdict_of(planted.label, arm.label)
-    (same,) = summary.noise_floor
-    sizes = {one.label: one.replicas for one in way.comparison.arms}
-    widths = [
-        (relative_width(one.ratio) / 2, f"{one.first} ÷ {one.second}")
-        for one in summary.verdicts
-        if sizes[one.first] == sizes[one.second]
-    ]
-    width, pair = max(widths)
+def _printed(console: Console, comparison: Comparison, planted: Arm, arm: Arm, slow: float) -> bool:
+    """Print what a comparison has found; returns whether it is what was planted."""
+    summary, share = summarize(comparison), measured_share(comparison)
+    found, same = summary.pair_of(planted.label, arm.label).ratio, summary.noise_floor
+    told = "" if share is None else f"; {share:.0%} of the time were measured steps"
     console.print(
-        f"\n{way.name}: {way.comparison.rounds} rounds in {way.spent_s / 60:.1f} minutes; "
-        f"every pair of one size within ±{width:.1%} ({pair})",
+        f"\n{len(summary.launches.final)} launches in {comparison.spent_s / 60:.1f} minutes{told}",
         highlight=False,
     )
-    for verdict in (found, same):
-        console.print(_line(verdict), highlight=False, markup=False)
-    right = {"slower"} if slow and way.name == "live" else {"slower", "cannot tell"}
-    return found.word in right and same.word == "cannot tell"
+    console.print(f"{planted.label} ÷ {arm.label}: {_number(found)}", highlight=False)
+    console.print(f"{arm.label} ÷ itself: {_number(same.ratio if same else None)}", highlight=False)
+    if found.interval is None or same is None or same.ratio.interval is None:
+        return False
+    within = same.ratio.interval
+    equal = within.low <= 1 <= within.high and within.high / within.low < (1 + MOST_SAME) ** 2
+    return equal and (found.interval.high < 1 or not slow)
 
 
-def _line(verdict: PairVerdict) -> str:
-    ratio, interval = verdict.ratio.value, verdict.ratio.interval
-    number = "no ratio" if ratio is None else f"{ratio:.4f}"
-    if interval is not None:
-        number += f" [{interval.low:.4f}, {interval.high:.4f}]"
-    visible = verdict.smallest_visible
-    much = "nothing" if visible is None or math.isinf(visible) else f"{visible:.1%}"
-    seen = "" if visible is None else f"; could have seen {much}"
-    return f"{verdict.first} ÷ {verdict.second}: {number}: {verdict.word}{seen} {verdict.reason}"
-
-
-def _agree(console: Console, ways: list[Way]) -> bool:
-    """Whether each pair's ratio is the same both ways, as far as the intervals tell.
-
-    The difference of the logarithms must be below the root of the sum of the squares of both
-    half-widths: two independent 95 % intervals.
-    """
-    if len(ways) < 2:
-        return True
-    first, second = (summarize(way.comparison) for way in ways)
-    agree, judged = 0, 0
-    for one in (*first.verdicts, *first.noise_floor):
-        other = second.verdict_of(one.first, one.second)
-        if not (one.ratio.interval and other.ratio.interval):
-            continue
-        apart = abs(math.log((one.ratio.value or 1) / (other.ratio.value or 1)))
-        halves = [
-            math.log(ratio.high / ratio.low) / 2
-            for ratio in (one.ratio.interval, other.ratio.interval)
-        ]
-        judged += 1
-        agree += apart <= math.hypot(*halves)
-    console.print(f"\nthe ways agree in {agree} of {judged} pairs", highlight=False)
-    return judged > 0 and agree >= math.floor(0.9 * judged)
+def _number(ratio: Figure | None) -> str:
+    if ratio is None or ratio.value is None:
+        return "no ratio"
+    within = ratio.interval
+    return f"{ratio.value:.4f} " + (
+        ratio.reason if within is None else f"[{within.low:.4f}, {within.high:.4f}]"
+    )
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ def command(
         str, typer.Option(help="As for `ringside compare`, with settings.")
     ] = "horovod:controller=gloo,multi_worker_mirrored:implementation=RING",
     workload: Annotated[str, typer.Option(help="Flags of `ringside compare`.")] = WORKLOAD,
-    rounds: Annotated[int, typer.Option(min=1)] = 3,
+    launches: Annotated[int, typer.Option(min=1)] = 3,
     output: Annotated[Path, typer.Option(help="Where its folder is made.")] = Path("runs"),
 ) -> None:
     """Measure, predict, and print a Markdown table."""
@@ -47,7 +47,8 @@ def command(
     ringside("allreduce", "--replicas", "2", "--stacks", ",".join(sorted(stacks | {"mpi"})),
              "--name", "pair", *place)  # fmt: skip
     ringside("compare", "--backends", backends, "--replicas", f"1,2,{CHECKED}", "--scaling", "weak",
-             "--fresh", "--no-verify", "--rounds", str(rounds), "--name", "runs", *workload.split(),
+             "--fresh", "--no-verify", "--all-arms", "--launches", str(launches), "--name", "runs",
+             *workload.split(),
              *place)  # fmt: skip
     pair = folder / "pair" / "communication.json"
     table = markdown(
@@ -65,8 +66,10 @@ def ringside(*arguments: str) -> None:
 
 def markdown(comparison: Comparison, communication: Communication) -> str:
     """Predicted and measured steps at CHECKED replicas, a row for each stack."""
+    small = tuple(arm for arm in comparison.arms if arm.replicas != CHECKED)
     known = comparison.replace(
-        arms=tuple(arm for arm in comparison.arms if arm.replicas != CHECKED),
+        arms=small,
+        finalists=tuple(arm.label for arm in small if arm.label in comparison.finalists),
         runs=tuple(run for run in comparison.runs if run.spec.topology.num_replicas != CHECKED),
     )
     stacks, reasons = predict(known, communication, [CHECKED])

@@ -270,7 +270,9 @@ def _warmed(runs: Sequence[LiveRun], interrupts: Interrupts) -> int:
 
 
 def updates_of_a_block(runs: Sequence[LiveRun]) -> int:
-    """Updates of a block, the same for all: BLOCK_S of the fastest count, and LEAST_COUNTED of each.
+    """Updates of a block, the same for all; of each run LEAST_COUNTED executions count at least.
+
+    Of the fastest BLOCK_S count.
 
     Args:
         runs: that know how long an update takes.

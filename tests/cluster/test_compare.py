@@ -39,11 +39,11 @@ def ringside(*arguments: str, output: Path) -> "subprocess.CompletedProcess[str]
 
 @pytest.fixture(scope="module")
 def compared(hostfile: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a comparison of one stack, at one round."""
+    """The folder of a comparison of one stack, by its screening."""
     output = tmp_path_factory.mktemp("compare")
     done = ringside(
         *("compare", "--hostfile", str(hostfile), "--backends", "horovod", "--replicas", "2"),
-        *(*SHORT, "--epochs", "2", "--rounds", "1", "--no-verify"),
+        *(*SHORT, "--epochs", "2", "--launches", "0", "--no-verify"),
         *("--name", "two", "--output", str(output)),
         output=output,
     )
@@ -64,7 +64,6 @@ def test_every_arm_ran_where_it_belongs(lab: Lab, compared: Path) -> None:
     assert where == {
         "serial ×1": (Topology(), [first]),
         "horovod ×2": (Topology(hosts=2), [first, second]),
-        "horovod ×2 again": (Topology(hosts=2), [first, second]),
     }
     assert comparison.machine.host == first
     assert all(run.blocks for run in comparison.runs)
@@ -103,7 +102,7 @@ def test_a_fresh_run_sees_the_load_of_its_hosts(hostfile: Path, tmp_path: Path) 
     """Not that of the launching machine: the host of a serial run has one core."""
     done = ringside(
         *("compare", "--hostfile", str(hostfile), "--backends", "serial", "--replicas", "1"),
-        *(*SHORT, "--epochs", "2", "--rounds", "1", "--no-verify", "--fresh"),
+        *(*SHORT, "--epochs", "2", "--launches", "0", "--no-verify", "--fresh"),
         *("--name", "alone", "--output", str(tmp_path)),
         output=tmp_path,
     )

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from ringside.compare.budget import round_order
+from ringside.compare.budget import order_of
 from tests.parallel.typed import LIMIT_S, ended, left_of, results, started
 
-# Two short epochs, one replica, no certificates; others on the machine may double the rounds.
+# Two short epochs, one replica, no certificates, no final.
 BRIEF = (
     *("--workload", "digits", "--epochs", "2"),
-    *("--replicas", "1", "--rounds", "1", "--no-verify"),
+    *("--replicas", "1", "--launches", "0", "--no-verify"),
 )
 pytestmark = [
     pytest.mark.timeout(LIMIT_S + 60),
@@ -24,10 +24,10 @@ def compared(tmp_path: Path, *flags: str) -> tuple[int, str]:
     return ended(started(tmp_path, *flags))
 
 
-def test_stopped_in_the_middle_of_a_round_and_gone_on_with(tmp_path: Path) -> None:
-    """Whole runs are kept, no process is left, the round is completed; then it is finished.
+def test_stopped_in_the_middle_of_a_screening_and_gone_on_with(tmp_path: Path) -> None:
+    """Whole runs are kept, no process is left, the screening is completed; then it is finished.
 
-    A live round is kept whole or not at all: test_live.py.
+    A live launch is kept whole or not at all: test_live.py.
     """
     folder = tmp_path / "bout"
     flags = (
@@ -67,7 +67,7 @@ def test_stopped_in_the_middle_of_a_round_and_gone_on_with(tmp_path: Path) -> No
     after = results(folder)
     assert after.ended_because
     assert after.runs[: len(before.runs)] == before.runs
-    order = [arm.label for arm in round_order(after.arms, 0, after.seed)]
+    order = [arm.label for arm in order_of(after.arms_of(0), 0, after.seed)]
     assert [run.arm for run in after.runs if run.round == 0] == order
     assert {(run.round, run.spec.seed) for run in after.runs} == {
         (number, 1 + number) for number in range(after.rounds)
@@ -99,4 +99,6 @@ def test_tuned(tmp_path: Path) -> None:
     assert [trial.tuned_from for trial in chosen] == ["serial ×1", "mirrored ×1"]
     tuned = {trial.tuned_from for trial in chosen if trial.arm.label != trial.tuned_from}
     assert {arm.tuned_from for arm in comparison.arms if arm.tuned_from} == tuned
-    assert {run.arm for run in comparison.runs} == {arm.label for arm in comparison.arms}
+    assert {run.arm for run in comparison.runs} == {
+        arm.label for arm in comparison.arms if not arm.twin_of
+    }

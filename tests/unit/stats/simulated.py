@@ -262,12 +262,12 @@ def _headline(
     second: int,
 ) -> Contest:
     pairs = {}
-    for (one, other), d, half in zip(numbers, difference, halves, strict=True):
+    for (arm, against), d, half in zip(numbers, difference, halves, strict=True):
         within = Interval(math.exp(d - half), math.exp(d + half))
-        pair = Pair(str(one), str(other), Figure(math.exp(d), interval=within, n=3))
+        pair = Pair(str(arm), str(against), Figure(math.exp(d), interval=within, n=3))
         pairs[pair.names] = pair
-    sides = [[str(k) for k in of] for of in (range(first), range(first, first + second))]
-    return contest(2, *sides, pairs)
+    one, other = ([str(k) for k in of] for of in (range(first), range(first, first + second)))
+    return contest(2, one, other, pairs)
 
 
 def words_wrong(kind: Kind, arms: int, launches: int, *, sets: int = SETS) -> float:
