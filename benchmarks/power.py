@@ -216,9 +216,9 @@ def _printed(console: Console, comparison: Comparison, planted: Arm, arm: Arm, s
     """Print what a comparison has found; returns whether it is what was planted."""
     summary, share = summarize(comparison), measured_share(comparison)
     found, same = summary.pair_of(planted.label, arm.label).ratio, summary.noise_floor
-    told = "" if share is None else f"; {share:.0%} of the time were measured steps"
+    measured = "" if share is None else f"; {share:.0%} of the time were measured steps"
     console.print(
-        f"\n{len(summary.launches.final)} launches in {comparison.spent_s / 60:.1f} minutes{told}",
+        f"\n{len(summary.launches.final)} launches in {comparison.spent_s / 60:.1f} minutes{measured}",
         highlight=False,
     )
     console.print(f"{planted.label} ÷ {arm.label}: {_number(found)}", highlight=False)

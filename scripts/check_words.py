@@ -19,9 +19,9 @@ LIMITS = {
     "docs": 4,
     "examples": 5,
     "launch": 5,
-    "ringside": 307,
+    "ringside": 268,
     "ringside_core": 39,
-    "tests": 286,
+    "tests": 272,
     "trainers": 31,
 }
 

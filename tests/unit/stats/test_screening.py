@@ -1,0 +1,133 @@
+"""The screening: who takes part in the final, and who takes a place that becomes free."""
+
+import numpy as np
+import pytest
+
+from ringside.stats.final import Sample, Samples
+from ringside.stats.screening import (
+    contenders,
+    finalists,
+    next_in_line,
+    ratio_once,
+    scatter,
+    told_apart,
+)
+from ringside_core.specs import Arm, Asked, Settings
+from tests.unit.stats.factory import arm_of, comparison_of
+
+SERIAL, ONE, OTHER = arm_of("serial"), arm_of("mirrored", 2), arm_of("multi_worker_mirrored", 2)
+THIRD, HOROVOD, SMALL = arm_of("central_storage", 2), arm_of("horovod", 2), arm_of("horovod", 1)
+ARMS = (SERIAL, ONE, OTHER, THIRD, HOROVOD, SMALL)
+RATES = {ONE: 100.0, OTHER: 101.0, THIRD: 102.0, HOROVOD: 60.0, SMALL: 200.0, SERIAL: 50.0}
+
+
+def samples_of(noise: float, rates: dict[Arm, float] | None = None) -> Samples:
+    """The screening of these arms, five passes; the logs of blocks scatter by so much."""
+    random = np.random.default_rng(1)
+    return {
+        arm.label: {
+            0: Sample(rate, dict(enumerate((rate * random.lognormal(0, noise, 5)).tolist())))
+        }
+        for arm, rate in (rates or RATES).items()
+    }
+
+
+def chosen(noise: float, rates: dict[Arm, float] | None = None) -> list[str]:
+    """Labels of the contenders."""
+    made = rates or RATES
+    by_label = {arm.label: rate for arm, rate in made.items()}
+    return [arm.label for arm in contenders(list(made), by_label, samples_of(noise, made))]
+
+
+def test_contenders_are_the_fastest_of_each_family_and_who_is_near() -> None:
+    """Of the largest size, two a family at most, fastest first; serial is none."""
+    assert chosen(0.05) == ["central_storage ×2", "multi_worker_mirrored ×2", "horovod ×2"]
+
+
+def test_who_is_told_apart_from_the_fastest_stays_out() -> None:
+    """The passes are steady: one per cent is seen."""
+    assert chosen(0.0005) == ["central_storage ×2", "horovod ×2"]
+
+
+def test_a_family_alone_sends_its_two_fastest() -> None:
+    """However far apart they are."""
+    assert chosen(0.0005, {ONE: 100.0, OTHER: 50.0, SERIAL: 90.0}) == [
+        "mirrored ×2",
+        "multi_worker_mirrored ×2",
+    ]
+
+
+def test_runs_that_were_not_live_are_near_within_ten_per_cent() -> None:
+    """A single run says no more."""
+    alone = {arm.label: {0: Sample(rate)} for arm, rate in RATES.items()}
+    far = {**alone, ONE.label: {0: Sample(90.0)}}
+
+    assert not told_apart(alone, ONE.label, THIRD.label)
+    assert told_apart(far, ONE.label, THIRD.label)
+    assert told_apart(alone, ONE.label, "nobody")
+
+
+def test_the_next_one_is_of_the_same_family_and_size() -> None:
+    """The fastest that was not in the final yet; of Horovod none is left."""
+    by_label = {arm.label: rate for arm, rate in RATES.items()}
+    taken = {THIRD.label, OTHER.label, HOROVOD.label}
+
+    assert next_in_line(THIRD, ARMS, by_label, taken) == ONE
+    assert next_in_line(HOROVOD, ARMS, by_label, taken) is None
+
+
+def test_the_final_has_serial_its_twin_and_what_breaks_contenders_down() -> None:
+    """Or all arms, if it is asked for."""
+    twin = SERIAL.replace(label="serial again", group="serial again", twin_of="serial")
+    reduced = HOROVOD.replace(label="horovod ×2 without reduction", ablation="no_reduction")
+    other = OTHER.replace(
+        label="multi_worker_mirrored ×2 without reduction", ablation="no_reduction"
+    )
+    comparison = comparison_of([*ARMS, twin, reduced, other], [])
+
+    found = finalists(comparison, [ONE, HOROVOD])
+
+    assert found == (
+        "serial",
+        "mirrored ×2",
+        "horovod ×2",
+        "serial again",
+        "horovod ×2 without reduction",
+    )
+    everyone = comparison.replace(asked=Asked(all_arms=True))
+    assert finalists(everyone, [ONE]) == tuple(arm.label for arm in comparison.arms)
+
+
+def test_scatter_is_that_of_the_noisiest_pair() -> None:
+    """From pass to pass: √2 times that of the blocks of an arm; of one run alone, 5 %."""
+    random = np.random.default_rng(3)
+    blocks = {
+        arm.label: {0: Sample(1.0, dict(enumerate(random.lognormal(0, noise, 400).tolist())))}
+        for arm, noise in ((ONE, 0.02), (HOROVOD, 0.10), (OTHER, 0.02))
+    }
+
+    assert scatter(blocks, [ONE, HOROVOD, OTHER]) == pytest.approx(0.10, rel=0.2)
+    assert scatter({ONE.label: {0: Sample(1.0)}}, [ONE]) == pytest.approx(0.05)
+
+
+def test_a_ratio_of_one_launch_has_no_interval() -> None:
+    """The faster one comes first; of too few common passes there is none."""
+    steady = samples_of(0.0005)
+
+    found = ratio_once(steady, "serial", HOROVOD.label)
+
+    assert (found.first, found.ratio.reason, found.ratio.n) == ("horovod ×2", "one launch", 1)
+    assert found.ratio.value == pytest.approx(1.2, rel=0.01)
+    few = {**steady, "serial": {0: Sample(1.0, {0: 1.0, 1: 1.0})}}
+    assert ratio_once(few, "serial", HOROVOD.label).ratio.value is None
+
+
+def test_settings_do_not_make_a_family() -> None:
+    """Two arms of one backend with other settings are of one family."""
+    ten = ONE.replace(label="ten ×2", group="ten", settings=Settings(steps_per_execution=10))
+
+    assert chosen(0.05, {ONE: 100.0, ten: 101.0, OTHER: 99.0, HOROVOD: 50.0}) == [
+        "ten ×2",
+        "mirrored ×2",
+        "horovod ×2",
+    ]
