@@ -94,7 +94,7 @@ def contest(
 
 
 def _standing(side: Sequence[str], pairs: Mapping[frozenset[str], Pair]) -> tuple[str, ...]:
-    """The fastest, and those that are not told apart from it; fastest first."""
+    """The fastest, and those that the final does not tell apart from it; fastest first."""
     ahead = side[0]
     for label in side[1:]:
         if (_pair(label, ahead, pairs).ratio.value or 0.0) > 1:

@@ -26,7 +26,7 @@ Indices = NDArray[np.int_]
 Word = Literal["faster", "slower", "cannot tell", ""]
 
 CHANCE = 1 - CONFIDENCE
-LEAST_PASSES = 3  # of fewer nobody can say which one was disturbed
+LEAST_PASSES = 3  # of fewer one cannot say which was disturbed
 EXACT = 1e-12  # of logarithms: a smaller difference is a rounding error
 
 

@@ -32,8 +32,8 @@ def ratio_once(samples: Samples, first: str, second: str) -> Pair:
 def contenders(arms: Sequence[Arm], rates: Mapping[str, float], samples: Samples) -> list[Arm]:
     """Who may decide the largest size, fastest first: in each family two at most.
 
-    In each family that distributes, that is the fastest arm and whoever the passes of the screening
-    do not tell apart from it. A family that is alone sends its two fastest.
+    In each family that distributes, that is the fastest arm and the next one if the passes of the
+    screening do not tell the two apart. A family that is alone sends its two fastest.
 
     Args:
         arms: that may be ranked.
@@ -44,7 +44,7 @@ def contenders(arms: Sequence[Arm], rates: Mapping[str, float], samples: Samples
     found: list[Arm] = []
     for ranked in families.values():
         best, *rest = ranked
-        near = [arm for arm in rest if not told_apart(samples, best.label, arm.label)]
+        near = [arm for arm in rest if not differ(samples, best.label, arm.label)]
         if len(families) == 1:
             near = rest
         found += [best, *near[: MOST_CONTENDERS - 1]]
@@ -62,10 +62,10 @@ def next_in_line(
         rates: examples/s of the screening, by label.
         taken: labels of those that are, or were, in the final.
     """
-    alike = _families(
+    same_size = _families(
         [arm for arm in arms if arm.replicas == failed.replicas and arm.label not in taken], rates
     )
-    return next(iter(alike.get(failed.capabilities.family, ())), None)
+    return next(iter(same_size.get(failed.capabilities.family, ())), None)
 
 
 def finalists(comparison: Comparison, chosen: Sequence[Arm]) -> tuple[str, ...]:
@@ -96,7 +96,7 @@ def scatter(samples: Samples, chosen: Sequence[Arm]) -> float:
     return max(found)
 
 
-def told_apart(samples: Samples, first: str, second: str) -> bool:
+def differ(samples: Samples, first: str, second: str) -> bool:
     """Whether the 95 % interval of a pair's passes in the screening leaves out 1."""
     found = _difference(samples, first, second)
     if found is None:

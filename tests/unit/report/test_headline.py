@@ -81,10 +81,10 @@ def test_each_look_is_another_chance_of_a_wrong_answer() -> None:
     summary = judged(contest=contest(1.25))
 
     head = head_of(summary, looks=2)
-    told = [one.what for one in caveats(bare().replace(looks=2), summary)]
+    found = [one.what for one in caveats(bare().replace(looks=2), summary)]
 
     assert "looked at 2 times, so an answer is wrong in up to 10 % of such" in head.evidence
-    assert any("another chance of a wrong answer: 10 % at most" in what for what in told)
+    assert any("another chance of a wrong answer: 10 % at most" in what for what in found)
 
 
 def test_without_an_interval_there_is_no_verdict() -> None:

@@ -49,12 +49,12 @@ def test_an_arm_that_differs_from_itself_is_an_alarm() -> None:
     summary = replace(judged(), noise_floor=alarm)
 
     section = noise_section(bare(), summary)
-    told = [one for one in caveats(bare(), summary) if "differs from itself" in one.what]
+    found = [one for one in caveats(bare(), summary) if "differs from itself" in one.what]
 
     assert "which leaves out 1: one of twenty does by chance" in section.answer
     assert not section.sure
-    assert [one.what.split(" differs")[0] for one in told] == ["serial"]
-    assert "quiet machine" in told[0].advice
+    assert [one.what.split(" differs")[0] for one in found] == ["serial"]
+    assert "quiet machine" in found[0].advice
 
 
 @pytest.mark.parametrize("left_out", [True, False])
@@ -71,7 +71,7 @@ def test_disturbed_launches_are_listed(left_out: bool) -> None:
 
     section = noise_section(bare(), summary)
     (row,) = tables(*section.blocks)["Disturbed launches"].rows
-    told = [one for one in caveats(bare(), summary) if "disturbed by other" in one.what]
+    found = [one for one in caveats(bare(), summary) if "disturbed by other" in one.what]
 
     assert [cell.main for cell in row] == [
         "2",
@@ -79,19 +79,19 @@ def test_disturbed_launches_are_listed(left_out: bool) -> None:
         "no" if left_out else "yes: too few others",
     ]
     assert ("1 left out as disturbed" in section.answer) is left_out
-    assert bool(told) is not left_out
+    assert bool(found) is not left_out
 
 
 def test_launches_that_scatter_more_than_their_blocks_are_a_caveat() -> None:
     """More launches help there, longer ones do not."""
-    found = [replace(judged(), inflation=factor) for factor in (1.2, 4.5)]
+    made = [replace(judged(), inflation=factor) for factor in (1.2, 4.5)]
 
-    told = [
-        [one for one in caveats(bare(), each) if "Launches scatter" in one.what] for each in found
+    found = [
+        [one for one in caveats(bare(), each) if "Launches scatter" in one.what] for each in made
     ]
 
-    assert not told[0]
-    assert "4.5 times as much as their blocks" in told[1][0].what
+    assert not found[0]
+    assert "4.5 times as much as their blocks" in found[1][0].what
 
 
 def test_the_division_of_the_time_is_printed() -> None:

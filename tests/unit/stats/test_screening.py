@@ -6,11 +6,11 @@ import pytest
 from ringside.stats.final import Sample, Samples
 from ringside.stats.screening import (
     contenders,
+    differ,
     finalists,
     next_in_line,
     ratio_once,
     scatter,
-    told_apart,
 )
 from ringside_core.specs import Arm, Asked, Settings
 from tests.unit.stats.factory import arm_of, comparison_of
@@ -62,9 +62,9 @@ def test_runs_that_were_not_live_are_near_within_ten_per_cent() -> None:
     alone = {arm.label: {0: Sample(rate)} for arm, rate in RATES.items()}
     far = {**alone, ONE.label: {0: Sample(90.0)}}
 
-    assert not told_apart(alone, ONE.label, THIRD.label)
-    assert told_apart(far, ONE.label, THIRD.label)
-    assert told_apart(alone, ONE.label, "nobody")
+    assert not differ(alone, ONE.label, THIRD.label)
+    assert differ(far, ONE.label, THIRD.label)
+    assert differ(alone, ONE.label, "missing")
 
 
 def test_the_next_one_is_of_the_same_family_and_size() -> None:
