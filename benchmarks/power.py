@@ -218,7 +218,7 @@ def _printed(console: Console, comparison: Comparison, planted: Arm, arm: Arm, s
     found, same = summary.pair_of(planted.label, arm.label).ratio, summary.noise_floor
     measured = "" if share is None else f"; {share:.0%} of the time were measured steps"
     console.print(
-        f"\n{len(summary.launches.final)} launches in {comparison.spent_s / 60:.1f} minutes{measured}",
+        f"\n{len(summary.launches.final)} launches, {comparison.spent_s / 60:.1f} minutes{measured}",
         highlight=False,
     )
     console.print(f"{planted.label} ÷ {arm.label}: {_number(found)}", highlight=False)
