@@ -217,10 +217,8 @@ def _printed(console: Console, comparison: Comparison, planted: Arm, arm: Arm, s
     summary, share = summarize(comparison), measured_share(comparison)
     found, same = summary.pair_of(planted.label, arm.label).ratio, summary.noise_floor
     measured = "" if share is None else f"; {share:.0%} of the time were measured steps"
-    console.print(
-        f"\n{len(summary.launches.final)} launches, {comparison.spent_s / 60:.1f} minutes{measured}",
-        highlight=False,
-    )
+    made, minutes = len(summary.launches.final), comparison.spent_s / 60
+    console.print(f"\n{made} launches in {minutes:.1f} minutes{measured}", highlight=False)
     console.print(f"{planted.label} ÷ {arm.label}: {_number(found)}", highlight=False)
     console.print(f"{arm.label} ÷ itself: {_number(same.ratio if same else None)}", highlight=False)
     if found.interval is None or same is None or same.ratio.interval is None:

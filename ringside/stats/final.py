@@ -87,12 +87,14 @@ class Fits:
 
     Attributes:
         error: standard error of `difference`.
+        inflation: how many times as much launches scatter as their blocks alone would, [data sets].
         launches: that count, [data sets].
         freedom: degrees of freedom of the errors, [data sets]; 0: too few launches.
     """
 
     difference: Array
     error: Array
+    inflation: Array
     launches: Array
     freedom: Array
 
@@ -150,6 +152,7 @@ def fit(blocks: Array, first: Indices, second: Indices) -> Fits:
     return Fits(
         difference=np.where(launches[:, None] > 0, sign * mean[:, chosen], np.nan),
         error=error[:, chosen],
+        inflation=np.sqrt(inflation[:, 0]),
         launches=launches,
         freedom=np.where(launches >= LEAST_LAUNCHES, (arms - 1) * (launches - 1), 0.0),
     )
@@ -188,8 +191,10 @@ def middle(values: Array) -> tuple[Array, Array]:
     return np.where(known, mean, np.nan), np.where(known, error2, np.nan)
 
 
-def final_pairs(samples: Samples, launches: Sequence[int]) -> list[Pair]:
+def final_pairs(samples: Samples, launches: Sequence[int]) -> tuple[list[Pair], float | None]:
     """Every pair of these arms, from the launches that count; the faster one by ratio comes first.
+
+    And the inflation of `fit`: about 1 if a new process changes nothing; None: not known.
 
     Args:
         samples: of the arms of the final, and of no others: they share their noise.
@@ -201,7 +206,7 @@ def final_pairs(samples: Samples, launches: Sequence[int]) -> list[Pair]:
     labels = list(samples)
     pairs = list(itertools.combinations(range(len(labels)), 2))
     if not (pairs and launches):
-        return []
+        return [], None
     blocks = _blocks(samples, launches)
     fits = fit(blocks, *map(np.array, zip(*pairs, strict=True)))
     count = int(fits.launches[0])
@@ -222,23 +227,8 @@ def final_pairs(samples: Samples, launches: Sequence[int]) -> list[Pair]:
         p_value = float(p_values[k]) if ratio.interval else None
         pair = Pair(labels[one], labels[other], ratio, p_value)
         found.append(turned(pair) if (ratio.value or 1.0) < 1 else pair)
-    return found
-
-
-def inflation(samples: Samples, launches: Sequence[int]) -> float | None:
-    """How many times as much launches scatter as their blocks alone would; None: not known.
-
-    The square root of `fit`'s factor. About 1: a new process changes nothing.
-    """
-    if len(samples) < 2 or len(launches) < LEAST_LAUNCHES:
-        return None
-    blocks = _blocks(samples, launches)
-    first, second = np.triu_indices(len(samples), 1)
-    d, b2 = middle(blocks[:, first] - blocks[:, second])
-    if blocks.shape[-1] == 1 or np.isnan(d).any():
-        return None
-    factor = d.var(-1, ddof=1) / np.maximum(b2.mean(-1), EXACT**2)
-    return math.sqrt(float(factor.mean()))
+    known = blocks.shape[-1] > 1 and not why_not
+    return found, float(fits.inflation[0]) if known else None
 
 
 def _blocks(samples: Samples, launches: Sequence[int]) -> Array:

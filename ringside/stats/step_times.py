@@ -115,10 +115,7 @@ def why_untimed(run: Run) -> str:
 
 
 def counted_epochs(run: Run) -> list[list[EpochRecord]]:
-    """The epochs after the warm-up, each with the record of every timed process.
-
-    The first epoch never counts: it contains tracing and compilation. See `warm_up`.
-    """
+    """The epochs after the warm-up, each with the record of every timed process; see `warm_up`."""
     return by_epoch(run)[warm_up(run).epochs :]
 
 
@@ -258,8 +255,8 @@ class WarmUp:
 
     Attributes:
         steps: after which the step times settled; with a `reason` the run is not known to settle.
-        epochs: how many are left out: the first, which contains tracing, and of a live run no other
-            one, as its blocks begin behind `steps`.
+        epochs: how many are left out: the first, which contains tracing. Of a live run no other one:
+            its blocks begin behind `steps`. Its only one is not.
     """
 
     steps: int
@@ -298,35 +295,27 @@ def _warm_up(same: _Same) -> WarmUp:
     epochs = by_epoch(run)
     if len(epochs) < 2 and not run.blocks:
         return WarmUp(0, 1, NEEDS_TWO_EPOCHS)
-    if run.blocks:
-        return _warm_up_of_blocks(run)
     times = np.concatenate([slowest_s(records) for records in epochs])
+    done = np.cumsum(np.concatenate([steps_of_times(one[0]) for one in epochs]))
+    # What comes before the first block, or else the first epoch, is left out in any case.
+    first = epochs[0][0].steps
+    least, only = (run.blocks[0].begun_after, min(1, len(epochs) - 1)) if run.blocks else (0, 1)
+    before = int(np.searchsorted(done, least or first, side="right"))
     if len(times) < BATCH * LEAST_BATCHES:
         needed = BATCH * LEAST_BATCHES
-        return WarmUp(0, 1, f"{len(times)} step times: {needed} are needed to find warm-up")
-    settled = settled_after(times, first_epoch=len(epochs[0][0].step_end_s))
+        why_not = f"{len(times)} step times: {needed} are needed to find warm-up"
+        return WarmUp(least, only, "" if run.blocks else why_not)
+    settled = settled_after(times, first_epoch=before)
     if settled is None:
-        return WarmUp(0, 1, "the step times still change in the second half of the run")
-    steps = int(np.concatenate([steps_of_times(one[0]) for one in epochs])[:settled].sum())
+        return WarmUp(least, only, "the step times still change in the second half of the run")
+    steps = max(least, int(done[settled - 1]) if settled else 0)
+    if run.blocks:
+        return WarmUp(steps, only)
     ends = np.cumsum([len(records[0].step_end_s) for records in epochs])
     left_out = max(1, int(np.searchsorted(ends, settled)) + 1 if settled else 1)
     if left_out >= len(epochs):
         return WarmUp(steps, 1, "less than one epoch is left after warm-up")
     return WarmUp(steps, left_out)
-
-
-def _warm_up_of_blocks(run: Run) -> WarmUp:
-    """What comes before the first block, and more if the step times say so."""
-    epochs = by_epoch(run)
-    steps = np.concatenate([steps_of_times(one[0]) for one in epochs])
-    times = np.concatenate([slowest_s(records) for records in epochs])
-    begun = run.blocks[0].begun_after
-    before = int(np.searchsorted(np.cumsum(steps), begun, side="right"))
-    left_out = 1 if len(epochs) > 1 else 0
-    settled = settled_after(times, first_epoch=before) if len(times) > BATCH * LEAST_BATCHES else 0
-    if settled is None:
-        return WarmUp(begun, left_out, "the step times still change in the second half of the run")
-    return WarmUp(max(begun, int(steps[:settled].sum())), left_out)
 
 
 def settled_after(times: NDArray[np.float64], *, first_epoch: int) -> int | None:

@@ -16,7 +16,7 @@ from ringside.stats.contest import Contest, contest, sides
 from ringside.stats.epoch_losses import Losses, held_losses
 from ringside.stats.evidence import Answer, replicas_equal, same_rows, worst
 from ringside.stats.figure import Figure, Interval, Spread, geometric_mean_with_interval, spread_of
-from ringside.stats.final import Pair, Sample, Samples, checked, final_pairs, inflation, turned
+from ringside.stats.final import Pair, Sample, Samples, checked, final_pairs, turned
 from ringside.stats.rounds import Launches, launches_of, why_untrusted
 from ringside.stats.run_figures import FIGURES, run_figures, throughput_examples_s
 from ringside.stats.screening import ratio_once
@@ -99,7 +99,7 @@ class Summary:
         noise_floor: a twin against its arm, judged alone; None: there is no twin in the final. One
             of twenty such intervals leaves out 1; if it does, that or the experiment is at fault.
         launches: that count.
-        inflation: see `ringside.stats.final.inflation`.
+        inflation: see `final_pairs`.
         untrusted: why no interval can be trusted; empty: they can be.
     """
 
@@ -159,7 +159,14 @@ def summarize(comparison: Comparison) -> Summary:
         for row in ranked
         if row.comparable and row.arm.label in launches.finalists
     }
-    pairs = _pairs(ranked, samples, final, launches, label, untrusted)
+    of_final, inflation = final_pairs(final, launches.final)
+    if untrusted:
+        of_final = [_untrusted(pair, untrusted) for pair in of_final]
+    own = [row.arm.label for row in ranked if row.comparable and not row.arm.twin_of]
+    pairs = with_words(of_final, label, own)
+    there = {pair.names for pair in pairs}
+    once = (names for names in itertools.combinations(own, 2) if frozenset(names) not in there)
+    pairs += [ratio_once(samples, *names) for names in once]
     by_names = {pair.names: pair for pair in pairs}
     twin = next((row.arm for row in ranked if row.arm.twin_of and row.arm.label in final), None)
     floor = by_names.get(frozenset((twin.label, twin.twin_of))) if twin else None
@@ -182,7 +189,7 @@ def summarize(comparison: Comparison) -> Summary:
         contest=_contest([row for row in ranked if row.arm.label in final], by_names),
         noise_floor=floor,
         launches=launches,
-        inflation=inflation(final, launches.final),
+        inflation=inflation,
         untrusted=untrusted,
         breakdown_arms=tuple(row for row in measured if row.arm.for_breakdown),
         losses=losses,
@@ -203,27 +210,6 @@ def samples_of(comparison: Comparison) -> Samples:
             blocks = {number: one.examples / one.seconds for number, one in counted}
             found[run.arm][run.round] = checked(run.arm, run.round, Sample(value, blocks))
     return found
-
-
-def _pairs(
-    ranked: Sequence[ArmRow],
-    samples: Samples,
-    final: Samples,
-    launches: Launches,
-    serial: str,
-    untrusted: str,
-) -> list[Pair]:
-    """Every pair of comparable arms once; see `Summary`."""
-    of_final = final_pairs(final, launches.final)
-    if untrusted:
-        of_final = [_untrusted(pair, untrusted) for pair in of_final]
-    own = [row.arm.label for row in ranked if row.comparable and not row.arm.twin_of]
-    pairs = with_words(of_final, serial, own)
-    there = {pair.names for pair in pairs}
-    for names in itertools.combinations(own, 2):
-        if frozenset(names) not in there:
-            pairs.append(ratio_once(samples, *names))
-    return pairs
 
 
 def _untrusted(pair: Pair, why_not: str) -> Pair:

@@ -1,5 +1,6 @@
 """The rule of docs/decisions/0005-verdicts.md, over thousands of made-up and resampled finals."""
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -60,7 +61,7 @@ def every_block(blocks: Any, first: Any, second: Any) -> Fits:
     d = flat[:, first] - flat[:, second]
     error = d.std(-1, ddof=1) / np.sqrt(d.shape[-1])
     n = np.full(len(d), float(d.shape[-1]))
-    return Fits(d.mean(-1), error, n, np.full(len(d), n[0] - 1))
+    return Fits(d.mean(-1), error, n, n, np.full(len(d), n[0] - 1))
 
 
 def pooled(blocks: Any, first: Any, second: Any) -> Fits:
@@ -69,7 +70,7 @@ def pooled(blocks: Any, first: Any, second: Any) -> Fits:
     d, _ = middle(blocks[:, first] - blocks[:, second])
     s2 = d.var(-1, ddof=1).mean(1, keepdims=True)
     error = np.sqrt(s2 / d.shape[-1]) * np.ones_like(fits.error)
-    return Fits(fits.difference, error, fits.launches, fits.freedom)
+    return dataclasses.replace(fits, error=error)
 
 
 @pytest.mark.parametrize(("wrong", "kind"), [(every_block, quiet), (pooled, unequal)])

@@ -1,6 +1,7 @@
 """How the budget is divided: Kalibera and Jones' formula, and what is said of it."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -48,12 +49,12 @@ def test_the_time_is_divided(left_s: float, launches: int, phase_s: float) -> No
 
 def test_launches_can_be_given_and_added() -> None:
     """Those that are there already stay; runs that are alone have no phase."""
-    known = {"screening_s": 60.0, "start_s": 15.0, "pass_s": 3.0, "scatter": 0.08}
+    known = partial(divided, screening_s=60.0, start_s=15.0, pass_s=3.0, scatter=0.08)
 
-    assert divided(Asked(launches=7), left_s=210.0, **known).launches == 7
-    assert divided(Asked(launches=7), left_s=210.0, **known).phase_s == pytest.approx(15.0)
-    assert divided(Asked(), left_s=10.0, made=3, **known).launches == 4
-    alone = divided(Asked(), left_s=100.0, live=False, **known)
+    assert known(Asked(launches=7), left_s=210.0).launches == 7
+    assert known(Asked(launches=7), left_s=210.0).phase_s == pytest.approx(15.0)
+    assert known(Asked(), left_s=10.0, made=3).launches == 4
+    alone = known(Asked(), left_s=100.0, live=False)
     assert (alone.launches, alone.phase_s) == (6, 0.0)
 
 

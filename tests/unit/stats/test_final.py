@@ -8,7 +8,7 @@ from scipy import stats
 
 from ringside.stats.answers import holm, with_words
 from ringside.stats.figure import geometric_mean_with_interval, mean_with_interval
-from ringside.stats.final import Sample, Samples, final_pairs, fit, inflation, middle, turned
+from ringside.stats.final import Sample, Samples, final_pairs, fit, middle, turned
 from ringside_core.specs import RefusalError
 
 # Eight passes each; the middle half of the ratios of launch k is all RATIOS[k].
@@ -43,7 +43,7 @@ def test_two_arms_are_the_middle_of_passes_and_a_t_test_over_launches() -> None:
     expected = stats.ttest_1samp(logs, 0)
     low, high = expected.confidence_interval(0.95)
 
-    (found,) = final_pairs(two_arms(), (1, 2, 3))
+    ((found,), _) = final_pairs(two_arms(), (1, 2, 3))
 
     assert found.ratio.interval is not None and found.ratio.n == 3
     assert (found.first, found.second) == ("a", "b")
@@ -91,7 +91,7 @@ def test_launches_in_which_a_pair_has_too_few_passes_do_not_count() -> None:
     rates["a"] = [[value * 1.5 for value in BASE]] * 3
     rates["b"][1] = [100.0, 90.0, 0, 0, 0, 0, 0, 0]
 
-    (found,) = final_pairs(live(rates), (1, 2, 3))
+    ((found,), _) = final_pairs(live(rates), (1, 2, 3))
 
     assert found.ratio.value == pytest.approx(1.5)
     assert (found.ratio.n, found.ratio.interval) == (2, None)
@@ -109,7 +109,7 @@ def test_runs_that_are_not_live_are_their_own_middle() -> None:
     rest = logs - logs.mean(1, keepdims=True) - logs.mean(0) + logs.mean()
     square = (rest**2).sum() / (2 * 4)
 
-    pairs = {pair.names: pair for pair in final_pairs(samples, range(1, 6))}
+    pairs = {pair.names: pair for pair in final_pairs(samples, range(1, 6))[0]}
 
     for i, j in ((0, 1), (0, 2), (1, 2)):
         pair = pairs[frozenset(("abc"[i], "abc"[j]))]
@@ -129,14 +129,14 @@ def test_inflation_is_1_if_only_blocks_scatter() -> None:
         live(dict(zip("abcd", made.tolist(), strict=True))) for made in (blocks, shifted)
     )
 
-    assert inflation(plain, range(1, 31)) == pytest.approx(1.0, abs=0.15)
-    assert (inflation(moved, range(1, 31)) or 0) > 2
-    assert inflation(plain, (1, 2)) is None
+    assert final_pairs(plain, range(1, 31))[1] == pytest.approx(1.0, abs=0.15)
+    assert (final_pairs(moved, range(1, 31))[1] or 0) > 2
+    assert final_pairs(plain, (1, 2))[1] is None
 
 
 def test_equal_samples_have_no_scatter() -> None:
     """A ratio without an interval, not an interval without width."""
-    (found,) = final_pairs(live({"a": [[2.0] * 4] * 3, "b": [[1.0] * 4] * 3}), (1, 2, 3))
+    ((found,), _) = final_pairs(live({"a": [[2.0] * 4] * 3, "b": [[1.0] * 4] * 3}), (1, 2, 3))
 
     assert found.ratio.value == pytest.approx(2.0)
     assert (found.ratio.interval, found.p_value) == (None, None)
@@ -145,7 +145,7 @@ def test_equal_samples_have_no_scatter() -> None:
 
 def test_turning_is_its_own_opposite() -> None:
     """`faster` becomes `slower`; turning twice changes nothing."""
-    (found,) = with_words(final_pairs(two_arms(), (1, 2, 3)), "b", ["a", "b"])
+    (found,) = with_words(final_pairs(two_arms(), (1, 2, 3))[0], "b", ["a", "b"])
 
     back = turned(found)
 
@@ -171,7 +171,7 @@ def test_words_against_serial_are_adjusted_together() -> None:
         name: {k + 1: Sample(rate * math.exp(row[k])) for k in range(4)}
         for name, rate, row in zip("abs", (1.0185, 1.0, 1.0), noise, strict=True)
     }
-    pairs = final_pairs(samples, range(1, 5))
+    pairs, _ = final_pairs(samples, range(1, 5))
     p = {pair.names: pair.p_value for pair in pairs}
 
     found = {pair.names: pair.word for pair in with_words(pairs, "s", "ab")}

@@ -13,7 +13,7 @@ from ringside.stats.step_times import (
     counted_epochs,
     step_times_ms,
 )
-from ringside_core.specs import EpochRecord, RefusalError, Run
+from ringside_core.specs import Block, EpochRecord, RefusalError, Run
 from tests.unit.stats.factory import (
     STARTED_UNIX_S,
     arm_of,
@@ -342,6 +342,25 @@ def test_blocks_of_a_live_run_count_without_their_first_executions() -> None:
     assert step_times_ms(run) == pytest.approx(
         [100 if k == 48 else k if k <= 60 else 1.5 * k for steps in updates.values() for k in steps]
     )
+
+
+def test_a_live_run_of_data_without_an_end_has_all_its_figures() -> None:
+    """Its only epoch is ended within; none is whole."""
+    spec = spec_of("serial")
+    ends = (2.0, *(2.0 + 0.01 * np.arange(1, 120)).tolist())
+    records = [record(spec, [epoch(ends[-1], step_end_s=ends, examples=360)])]
+    blocks = tuple(
+        Block(number=k, begun_after=20 + 50 * k, ended_after=70 + 50 * k, wall_s=1.0)
+        for k in range(2)
+    )
+
+    run = run_of(arm_of("serial"), records, blocks=blocks)
+
+    figures = run_figures.run_figures(run)
+    assert figures["throughput_examples_s"].value == pytest.approx(3 / 0.01)
+    assert figures["step_time_ms"].value == pytest.approx(10.0)
+    assert figures["rank_skew_ms"].reason == "one process"
+    assert figures["whole_epochs_examples_s"].value == pytest.approx(360 / ends[-1])
 
 
 def launched(after_s: tuple[float, float], **changes: Any) -> Run:
