@@ -255,8 +255,8 @@ class WarmUp:
 
     Attributes:
         steps: after which the step times settled; with a `reason` the run is not known to settle.
-        epochs: how many are left out: the first, which contains tracing. Of a live run no other one:
-            its blocks begin behind `steps`. Its only one is not.
+        epochs: how many are left out: the first, which contains tracing. Of a live run no other
+            one, since its blocks begin behind `steps`; and not its only one.
     """
 
     steps: int

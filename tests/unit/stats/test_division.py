@@ -42,7 +42,8 @@ def test_the_time_is_divided(left_s: float, launches: int, phase_s: float) -> No
         Asked(), screening_s=60.0, left_s=left_s, start_s=15.0, pass_s=3.0, scatter=0.08
     )  # fmt: skip
 
-    assert (found.launches, found.phase_s) == (launches, pytest.approx(phase_s))
+    assert found.launches == launches
+    assert found.phase_s == pytest.approx(phase_s)
     each_s = 15.0 + 3.0 * math.sqrt(15 / 3) * 0.08 / LAUNCH_SCATTER
     assert launches == max(3, int(left_s / each_s))
 
