@@ -124,6 +124,7 @@ def test_every_arm_has_executions_that_count(tmp_path: Path) -> None:
     long = begun(tmp_path / "long", update_s=0.4)
 
     assert updates_of_a_block([plain, ten]) == BLOCK_S / 0.002 + 6
+    assert updates_of_a_block([long, ten]) == (LEAST_COUNTED + 3) * 10
     assert updates_of_a_block([ten]) == (LEAST_COUNTED + 3) * 10
     assert updates_of_a_block([long]) == LEAST_COUNTED + 3
 
