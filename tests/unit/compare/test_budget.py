@@ -120,7 +120,7 @@ def test_a_block_lasts_long_enough(tmp_path: Path) -> None:
 def test_every_arm_has_executions_that_count(tmp_path: Path) -> None:
     """Also one whose executions are many updates, or long: of these three are left out."""
     plain = begun(tmp_path / "plain", update_s=0.002)
-    ten = begun(tmp_path / "ten", update_s=0.04, steps_per_execution=10)
+    ten = begun(tmp_path / "ten", update_s=0.05, steps_per_execution=10)
     long = begun(tmp_path / "long", update_s=0.4)
 
     assert updates_of_a_block([plain, ten]) == BLOCK_S / 0.002 + 6
