@@ -12,6 +12,7 @@ from ringside.stats.evidence import Answer, replicas_equal, same_rows
 from ringside.stats.figure import Figure, Spread, spread_of
 from ringside.stats.summary import Efficiency, summarize
 from ringside_core.specs import (
+    Block,
     Comparison,
     LedgerDigest,
     Outcome,
@@ -274,6 +275,22 @@ def test_a_row_is_of_the_final_or_of_the_screening() -> None:
     assert once.ratio.value == pytest.approx(1.0)
     assert (once.ratio.interval, once.word) == (None, "")
     assert summary.contest is None  # one of the two is not in the final
+
+
+def test_the_start_of_an_arm_is_that_of_the_screening() -> None:
+    """In the final all live arms start at once: 9 s there, 5 s alone; the target 4 s earlier."""
+    arm, spec = arm_of("serial"), spec_of("serial")
+    blocks = (Block(number=0, begun_after=2, ended_after=4, wall_s=1.0),)
+    epochs = [epoch(1.0, end_s=end_s, accuracy=0.95) for end_s in (20.0, 30.0)]
+    runs = [
+        run_of(arm, [record(spec, epochs, startup_s=start)], number=number, blocks=blocks)
+        for number, start in enumerate((5.0, 9.0, 9.0, 9.0))
+    ]
+
+    (row,) = summarize(comparison_of([arm], runs, finalists=("serial",), live=True)).arms
+
+    assert (row.spreads["startup_s"].value, row.spreads["startup_s"].n) == (5.0, 3)
+    assert row.spreads["time_to_target_s"].value == 20.0 - 4.0
 
 
 def test_rows_are_held_against_each_other_as_far_as_all_have_trained() -> None:
