@@ -43,15 +43,15 @@ are equally fast, it names one of them in at most 5 of 100 such experiments. If 
 contenders that are not told apart, the claim is about both. No difference of more than x %: the
 interval holds 1 and ends before x %, at most 10 %. Cannot tell: it is wider.
 
-verdict, p: Each arm of the final against serial, adjusted together by Holm's method:
-if all are as fast as serial, one of these words is wrong in at most 5 of 100 experiments. p is that
-of the pair alone. Other pairs have an interval and no word.
+verdict: Each arm of the final against serial, adjusted together by Holm's method: if all are as
+fast as serial, one of these words is wrong in at most 5 of 100 experiments. Other pairs have an
+interval and no word.
 
 noise floor: Serial is in the final twice, under two names. The interval of the two should hold 1;
 one of 20 does not.
 
-launches scatter: How much a pair's ratio scatters from launch to launch ÷ how much it would
-if only its blocks scattered. About 1: starting new processes changes nothing.
+launches scatter: How much a pair's ratio scatters from launch to launch ÷ how much it would if only
+its blocks scattered. About 1: starting new processes changes nothing.
 
 disturbed launch: A launch (--fresh) in which other programs, or the host, took more than 10 % of a
 run's cores. It is left out as long as enough quiet ones are left. What others use of the machine's

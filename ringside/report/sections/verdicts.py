@@ -1,9 +1,8 @@
-"""All pairs: a matrix for each size, all arms against serial, and the whole list."""
+"""All pairs: a matrix for each size, and all arms against serial."""
 
-from ringside.report.blocks import Block, Cell, Column, Folded, Heading, Section, Table, Text, heads
+from ringside.report.blocks import Block, Cell, Column, Heading, Section, Table, Text
 from ringside.report.ranking import ranked, ratio_cell, sizes_of
 from ringside.report.words import NOTHING
-from ringside.stats.final import Pair
 from ringside.stats.summary import ArmRow, Summary
 from ringside_core.text import plural
 
@@ -32,9 +31,6 @@ def verdicts_section(summary: Summary, answer: str) -> Section:
         )
     if (serial := serial_table(summary)) is not None:
         blocks += [Heading("Against serial"), serial]
-    if summary.pairs:
-        count = plural(len(summary.pairs), "pair")
-        blocks.append(Folded(f"All {count}, with p-values", (pair_table(summary.pairs),)))
     sure = summary.contest is not None and summary.contest.word in ("faster", "no difference")
     return Section(
         "verdicts", "Who is faster than whom?", "Verdicts", answer, tuple(blocks), sure=sure
@@ -90,30 +86,3 @@ def serial_table(summary: Summary) -> Table | None:
             )
         )
     return Table(columns, tuple(body), label="Every arm against serial", kind="serial")
-
-
-def pair_table(pairs: tuple[Pair, ...]) -> Table:
-    """One row for each pair."""
-    columns = heads(
-        "<Faster by ratio | <Other | Ratio (95 % interval) | Launches | <Verdict | p (of this pair)"
-    )
-    rows = []
-    for one in pairs:
-        cell = ratio_cell(one)
-        rows.append(
-            (
-                Cell(one.first),
-                Cell(one.second),
-                Cell(cell.main, cell.note),
-                Cell(str(one.ratio.n)),
-                Cell(one.word or NOTHING),
-                Cell(_p(one.p_value)),
-            )
-        )
-    return Table(columns, tuple(rows), label="All pairs", kind="pairs")
-
-
-def _p(value: float | None) -> str:
-    if value is None:
-        return NOTHING
-    return "< 0.001" if value < 0.001 else f"{value:.3f}"
