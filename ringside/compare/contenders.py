@@ -8,7 +8,7 @@ from ringside.stats.screening import contenders, finalists, next_in_line, scatte
 from ringside.stats.summary import samples_of, summarize
 from ringside_core.specs import Arm, Comparison
 
-CORES_START = 2.0  # runs that start at once need so many times less than one after the other
+AT_ONCE = 1.1  # runs that start at once need so many times less: all of them compute
 
 
 def with_final(comparison: Comparison, *, start_s: float, pass_s: float) -> Comparison:
@@ -26,14 +26,28 @@ def with_final(comparison: Comparison, *, start_s: float, pass_s: float) -> Comp
     kept = finalists(comparison, chosen)
     if asked.launches == 0 or not _two(comparison, kept):
         return comparison.replace(finalists=(), division=None)
+    twins = {arm.label for arm in comparison.arms if arm.twin_of}
+    found = _with_finalists(comparison, kept, start_s, pass_s, scatter(samples, chosen))
+    assert found.division is not None
+    if comparison.live and found.division.phase_s < found.division.start_s and not asked.all_arms:
+        # The noise floor would cost what the contenders need.
+        kept = tuple(label for label in kept if label not in twins)
+        return _with_finalists(comparison, kept, start_s, pass_s, found.division.scatter)
+    return found
+
+
+def _with_finalists(
+    comparison: Comparison, kept: tuple[str, ...], start_s: float, pass_s: float, scattered: float
+) -> Comparison:
+    asked = comparison.asked
     share = len(kept) / len(comparison.arms_of(0))
     division = divided(
         asked,
         screening_s=comparison.spent_s,
         left_s=max(0.0, asked.budget_s - comparison.spent_s),
-        start_s=start_s * share / (CORES_START if comparison.live else 1.0),
+        start_s=start_s * share / (AT_ONCE if comparison.live else 1.0),
         pass_s=pass_s * share,
-        scatter=scatter(samples, chosen),
+        scatter=scattered,
         live=comparison.live,
     )
     return comparison.replace(finalists=kept, division=division)

@@ -31,7 +31,7 @@ from ringside_core.specs import Block, Execution, Load, RefusalError
 BLOCK_S = 0.6
 LEAST_COUNTED = 4  # executions of a block, beside those at its beginning that do not count
 MOST_PASSES = 40  # of a phase; a longer phase has longer blocks
-WARM_S = 1.5  # that the fastest run trains before the first block
+WARM_S = 1.0  # that the fastest run trains before the first block
 LEAST_WARM = 5  # updates
 FIRST_S = 0.3  # of the turn that shows how long an update takes
 QUIET = 0.9  # of the shortest block so far: so long nobody looks whether a block is over
