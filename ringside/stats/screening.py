@@ -4,10 +4,12 @@ Its numbers choose, and are not used again for those that they chose: so nothing
 for having been the fastest of several.
 """
 
+import itertools
 import math
 from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import stats
 
 from ringside.stats.breakdown_arms import breakdown_arms
@@ -89,10 +91,10 @@ def scatter(samples: Samples, chosen: Sequence[Arm]) -> float:
     found = [ALONE / 2]
     if any(samples[arm.label][0].blocks for arm in chosen if 0 in samples[arm.label]):
         found = [0.0]
-    for place, arm in enumerate(chosen):
-        for other in chosen[:place]:
-            if (pair := _difference(samples, arm.label, other.label)) is not None and pair[2] > 1:
-                found.append(pair[1] * math.sqrt(pair[2]))
+    for first, second in itertools.combinations(chosen, 2):
+        logs = _logs(samples, first.label, second.label)
+        if logs is not None and len(logs) > 1:  # of a few passes the middle half says too little
+            found.append(float(logs.std(ddof=1)))
     return max(found)
 
 
@@ -128,14 +130,21 @@ def _families(arms: Sequence[Arm], rates: Mapping[str, float]) -> dict[str, list
 
 def _difference(samples: Samples, first: str, second: str) -> tuple[float, float, int] | None:
     """log(first ÷ second), its standard error and the passes that it is of; None: no ratio."""
-    one, other = (samples.get(label, {}).get(0) for label in (first, second))
-    if one is None or other is None:
+    if (logs := _logs(samples, first, second)) is None:
         return None
-    common = sorted(one.blocks.keys() & other.blocks.keys())
-    if not (one.blocks or other.blocks):
-        return math.log(one.value / other.value), 0.0, 1
-    if len(common) < LEAST_PASSES:
-        return None
-    logs = np.log([one.blocks[k] / other.blocks[k] for k in common])
+    if len(logs) == 1:
+        return float(logs[0]), 0.0, 1
     mean, error2 = middle(logs)
-    return float(mean), math.sqrt(float(error2)), len(common)
+    return float(mean), math.sqrt(float(error2)), len(logs)
+
+
+def _logs(samples: Samples, first: str, second: str) -> NDArray[np.float64] | None:
+    """log(first ÷ second) of each pass of the screening; of runs that were not live a single one."""
+    here, there = samples.get(first, {}).get(0), samples.get(second, {}).get(0)
+    if here is None or there is None:
+        return None
+    if not (here.blocks or there.blocks):
+        return np.array([math.log(here.value / there.value)])
+    common = sorted(here.blocks.keys() & there.blocks.keys())
+    ratios = [here.blocks[k] / there.blocks[k] for k in common]
+    return np.log(ratios) if len(common) >= LEAST_PASSES else None
