@@ -139,7 +139,7 @@ def _difference(samples: Samples, first: str, second: str) -> tuple[float, float
 
 
 def _logs(samples: Samples, first: str, second: str) -> NDArray[np.float64] | None:
-    """log(first ÷ second) of each pass of the screening; of runs that were not live a single one."""
+    """log(first ÷ second) of each pass of the screening; of a run that was not live of the run."""
     here, there = samples.get(first, {}).get(0), samples.get(second, {}).get(0)
     if here is None or there is None:
         return None
