@@ -38,7 +38,7 @@ from ringside_core.text import file_name
 
 RESULTS = "results.json"
 SCREENING_PASSES = 5
-LEAST_FINAL_PASSES = 4  # of a launch, whatever the budget says
+LEAST_FINAL_PASSES = 8  # of a launch, whatever the budget says; half may be warm-up
 LONGEST_NAME = 80  # characters of a label in the name of a folder
 # The processes that run an arm in its own folder.
 PlanOf = Callable[[Arm, RunSpec, Path], Plan]

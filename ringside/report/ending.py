@@ -26,7 +26,7 @@ def next_step(summary: Summary, comparison: Comparison, folder: str) -> str:
             return "the same command without --no-verify, because only certified arms are ranked"
         return "see where the arms depart from the serial run: ringside verify --explain"
     word = headlines(comparison, summary)[0].word
-    if word == "one launch":
+    if word == "one launch" and comparison.asked.launches == 0:
         return "a final: the same command without --launches 0"
     if word == "cannot tell":
         helps = what_helps(comparison)

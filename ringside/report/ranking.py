@@ -15,7 +15,9 @@ def family_of(row: ArmRow) -> str:
 
 
 def ranked(summary: Summary, replicas: int | None = None) -> list[ArmRow]:
-    """Arms that are proved to compute the same and have a throughput, fastest first; no twins.
+    """Arms that are proved to compute the same and have a throughput; no twins.
+
+    Fastest first, those of the final before those that ran once: another hour is another machine.
 
     Args:
         summary: of a comparison; its `arms` hold no breakdown arms.
@@ -29,7 +31,8 @@ def ranked(summary: Summary, replicas: int | None = None) -> list[ArmRow]:
         and row.mean_throughput.value is not None
         and replicas in (None, row.arm.replicas)
     ]
-    return sorted(kept, key=lambda row: -(row.mean_throughput.value or 0.0))
+    once = {row.arm.label: row.mean_throughput.interval is None for row in kept}
+    return sorted(kept, key=lambda r: (once[r.arm.label], -(r.mean_throughput.value or 0.0)))
 
 
 def sizes_of(rows: Sequence[ArmRow]) -> list[int]:

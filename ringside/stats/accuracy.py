@@ -8,7 +8,7 @@ import numpy as np
 
 from ringside.stats.figure import Figure
 from ringside.stats.rounds import launches_of
-from ringside.stats.run_figures import epochs_to_target, time_to_target_s
+from ringside.stats.run_figures import TOO_SHORT, epochs_to_target, time_to_target_s
 from ringside.stats.step_times import chief_of, warm_up
 from ringside_core.specs import Comparison, Run
 from ringside_core.text import plural
@@ -55,6 +55,7 @@ def accuracy_of(comparison: Comparison) -> tuple[ArmAccuracy, ...]:
     """
     counts = launches_of(comparison).has
     runs = [run for run in comparison.runs if counts(run)]
+    runs = [run for run in runs if time_to_target_s(run).reason != TOO_SHORT]
     arms = [arm.label for arm in comparison.arms if not arm.for_breakdown]
     return tuple(_row(label, [run for run in runs if run.arm == label]) for label in arms)
 
@@ -103,7 +104,9 @@ def _reach(run: Run) -> _Reach | None:
     chief, time_s = chief_of(run), time_to_target_s(run).value
     if not run.outcome.completed or chief is None or time_s is None:
         return None
-    ends, left_out = [one.end_since_process_start_s for one in chief.epochs], warm_up(run).epochs
+    # Whole ones with their validation: while a run is timed, more follow.
+    epochs = [e for e in chief.epochs[: run.spec.epochs] if e.steps == chief.epochs[0].steps]
+    ends, left_out = [e.end_since_process_start_s for e in epochs], max(1, warm_up(run).epochs)
     counted = len(ends) - left_out
     s_per_epoch = (ends[-1] - ends[left_out - 1]) / counted if counted > 0 else float("nan")
     return _Reach(time_s, epochs_to_target(chief), s_per_epoch)

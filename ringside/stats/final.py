@@ -26,7 +26,7 @@ Indices = NDArray[np.int_]
 Word = Literal["faster", "slower", "cannot tell", ""]
 
 CHANCE = 1 - CONFIDENCE
-LEAST_PASSES = 3  # of fewer one cannot say which was disturbed
+LEAST_PASSES = 4  # of fewer the middle half is a single one, and has no error
 EXACT = 1e-12  # of logarithms: a smaller difference is a rounding error
 
 
@@ -208,6 +208,14 @@ def final_pairs(samples: Samples, launches: Sequence[int]) -> tuple[list[Pair], 
     if not (pairs and launches):
         return [], None
     blocks = _blocks(samples, launches)
+    least = min(LEAST_PASSES, blocks.shape[-1])
+    known = ((~np.isnan(blocks[0])).sum(-1) >= least).sum(-1)
+    able = [label for label, k in zip(labels, known, strict=True) if k >= LEAST_LAUNCHES]
+    if 1 < len(able) < len(labels):  # an arm without blocks is no reason to judge no other
+        found, factor = final_pairs({label: samples[label] for label in able}, launches)
+        why = f"not {LEAST_LAUNCHES} launches in which both have {LEAST_PASSES} blocks"
+        unable = [(labels[a], labels[b]) for a, b in pairs if {labels[a], labels[b]} - {*able}]
+        return [*found, *(Pair(*names, Figure(None, why)) for names in unable)], factor
     fits = fit(blocks, *map(np.array, zip(*pairs, strict=True)))
     count = int(fits.launches[0])
     why_not = too_few(count)
@@ -227,8 +235,8 @@ def final_pairs(samples: Samples, launches: Sequence[int]) -> tuple[list[Pair], 
         p_value = float(p_values[k]) if ratio.interval else None
         pair = Pair(labels[one], labels[other], ratio, p_value)
         found.append(turned(pair) if (ratio.value or 1.0) < 1 else pair)
-    known = blocks.shape[-1] > 1 and not why_not
-    return found, float(fits.inflation[0]) if known else None
+    live = blocks.shape[-1] > 1 and not why_not
+    return found, float(fits.inflation[0]) if live else None
 
 
 def _blocks(samples: Samples, launches: Sequence[int]) -> Array:

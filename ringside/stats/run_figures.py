@@ -237,13 +237,15 @@ def epochs_to_target(chief: RunRecord) -> int:
 
 
 def final_quality(run: Run) -> Figure:
-    """The target's validation metric after the last epoch, as the chief recorded it."""
+    """The target's validation metric after its author's last epoch, as the chief recorded it."""
     chief = chief_of(run)
     why_not = _no_metric(chief)
     if why_not or chief is None or chief.quality_target is None:
         return Figure(None, why_not)
     metric = chief.quality_target[0]
-    value = chief.epochs[-1].validation.get(metric)
+    if len(chief.epochs) < run.spec.epochs:
+        return Figure(None, TOO_SHORT)
+    value = chief.epochs[run.spec.epochs - 1].validation.get(metric)  # more are timed only
     return Figure(value, "" if value is not None else f"no validation metric {metric!r}")
 
 

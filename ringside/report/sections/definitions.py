@@ -150,10 +150,10 @@ trial, tuned: Before the screening each arm gets the same number of trials, one 
 different settings. The fastest settings become a tuned arm, which is certified and measured like
 any other. The numbers of the trials are those of single runs.
 
-same rows: yes: in every epoch the run was fed the same rows in the same order (number and 64-bit
-hash; the number alone with XLA, and where a parallel map of the data draws) as most runs of its
-launch. no: other rows, or in another order. one run: no other run of the launch is there to
-compare. unknown: no ledger was kept.
+same rows: yes: in every epoch that all have made, the run was fed as many rows as most runs of its
+launch, and in every eighth batch the same ones in the same order (64-bit hash; none with XLA, and
+where a parallel map of the data draws). no: other rows, or in another order. one run: no other run
+of the launch is there to compare. unknown: no ledger was kept.
 
 replicas equal: Whether all replicas of a synchronous run end with trainable weights that are equal
 to the last bit; the run itself compares them. If a weight differs by more than 1/1000 of what it

@@ -83,7 +83,11 @@ def _of_screening(summary: Summary, rows: list[ArmRow]) -> Headline:
         pair = summary.pair_of(best.arm.label, others[0].arm.label)
         told = f"With {plural(size, 'replica')} {named(best)} ran "
         told += "" if pair.ratio.value is None else f"{times(pair.ratio.value)} as fast as "
-        told += f"{named(others[0])}: {pair.ratio.reason}, no verdict."
+        told += f"{named(others[0])}: "
+        if pair.ratio.interval is not None:  # serial, and nothing that distributes
+            told += f"95 % interval {span_of(pair.ratio)}, {pair.word or 'no verdict'}."
+            return _without(summary, best, size, pair.word or "no verdict", told)
+        told += f"{pair.ratio.reason}, no verdict."
         return _without(summary, best, size, "one launch", told)
     told = f"{named(best)} is the only comparable arm with {plural(size, 'replica')}: {rate}."
     return _without(summary, best, size, "no opponent", told)

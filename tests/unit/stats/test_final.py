@@ -203,3 +203,17 @@ def test_intervals_of_one_arm_are_scipys() -> None:
     )
     assert mean_with_interval([1.0]).reason == "one launch"
     assert mean_with_interval([]).value is None
+
+
+def test_an_arm_with_few_blocks_silences_no_other() -> None:
+    """It has no ratio, and the others have theirs as if it had not been there."""
+    random = np.random.default_rng(4)
+    blocks = random.lognormal(0, 0.05, size=(3, 3, 12)).tolist()
+    few = [[*launch[:3], *[0.0] * 9] for launch in blocks[2]]
+    arms = live({"a": blocks[0], "b": blocks[1], "c": few})
+
+    found, _ = final_pairs(arms, (1, 2, 3))
+
+    alone, _ = final_pairs({"a": arms["a"], "b": arms["b"]}, (1, 2, 3))
+    assert found[0] == alone[0]
+    assert all(pair.ratio.value is None and "4 blocks" in pair.ratio.reason for pair in found[1:])

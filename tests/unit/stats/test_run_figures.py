@@ -191,7 +191,9 @@ def test_target_that_is_not_reached_says_so() -> None:
 
     assert run_figures.time_to_target_s(run()).reason == run_figures.TOO_SHORT  # 2 epochs of 3
     assert run_figures.time_to_target_s(run(epochs=(*low, low[0]))).reason == "not reached"
-    assert run_figures.final_quality(run()).value == 0.2
+    assert run_figures.final_quality(run()).reason == run_figures.TOO_SHORT
+    more = (*low, low[0], low[1])  # the fourth is timed only
+    assert run_figures.final_quality(run(epochs=more)).value == 0.1
     assert run_figures.time_to_target_s(run(quality_target=None)).reason == (
         "the workload has no target"
     )
