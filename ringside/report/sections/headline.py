@@ -81,16 +81,16 @@ def _of_screening(summary: Summary, rows: list[ArmRow]) -> Headline:
     rate = said(best.mean_throughput, "examples/s")
     if others:
         pair = summary.pair_of(best.arm.label, others[0].arm.label)
-        told = f"With {plural(size, 'replica')} {named(best)} ran "
-        told += "" if pair.ratio.value is None else f"{times(pair.ratio.value)} as fast as "
-        told += f"{named(others[0])}: "
+        text = f"With {plural(size, 'replica')} {named(best)} ran "
+        text += "" if pair.ratio.value is None else f"{times(pair.ratio.value)} as fast as "
+        text += f"{named(others[0])}: "
         if pair.ratio.interval is not None:  # serial, and nothing that distributes
-            told += f"95 % interval {span_of(pair.ratio)}, {pair.word or 'no verdict'}."
-            return _without(summary, best, size, pair.word or "no verdict", told)
-        told += f"{pair.ratio.reason}, no verdict."
-        return _without(summary, best, size, "one launch", told)
-    told = f"{named(best)} is the only comparable arm with {plural(size, 'replica')}: {rate}."
-    return _without(summary, best, size, "no opponent", told)
+            text += f"95 % interval {span_of(pair.ratio)}, {pair.word or 'no verdict'}."
+            return _without(summary, best, size, pair.word or "no verdict", text)
+        text += f"{pair.ratio.reason}, no verdict."
+        return _without(summary, best, size, "one launch", text)
+    text = f"{named(best)} is the only comparable arm with {plural(size, 'replica')}: {rate}."
+    return _without(summary, best, size, "no opponent", text)
 
 
 def _without(summary: Summary, best: ArmRow, size: int, word: str, told: str) -> Headline:
