@@ -19,7 +19,7 @@ LIMITS = {
     "docs": 2,
     "examples": 5,
     "launch": 5,
-    "ringside": 255,
+    "ringside": 230,
     "ringside_core": 39,
     "tests": 263,
     "trainers": 31,

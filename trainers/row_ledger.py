@@ -63,13 +63,11 @@ class RowLedger:
         self._rows.assign_add(tf.cast(rows, tf.int64))
         if batch is None:
             return
-        due = self._batches % max(hashed, 1) == 0
         if self._backend.size > 1:
             first, _, n = cut(batch, 0, _MORE)
             place = tf.one_hot(tf.minimum(self._batches, _KEPT - 1), _KEPT, dtype=tf.int64)
             seen = tf.cast(n, tf.int64) + (row_hash(first, whole=batch) if same else 0)
             self._read.assign_add(place * seen)
-        self._batches.assign_add(1)
 
         def add() -> Any:
             some = tf.cast(tf.minimum(rows, 1), tf.int64)
@@ -80,7 +78,8 @@ class RowLedger:
         if hashed == 1:
             add()
         elif hashed:
-            tf.cond(due, add, lambda: tf.zeros([]))
+            tf.cond(self._batches % hashed == 0, add, lambda: tf.zeros([]))
+        self._batches.assign_add(1)
 
     def begin(self, rows: int = 0, hashed: int = 0, factor: int = 1) -> None:
         """Forget all rows, or go on from what `state` has returned."""

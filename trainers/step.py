@@ -14,7 +14,7 @@ import numpy as np
 from backends.base import Backend, statistics
 from ringside_core.keras import KERAS, VERSION, has_own_step, is_of_keras, optimizers_of, tf
 from ringside_core.keras.draws import DRAWN, Draws, drawing
-from ringside_core.keras.part import Part, floating, here, in_python, times
+from ringside_core.keras.part import Part, as_given, floating, here, in_python, times
 from ringside_core.specs import RefusalError
 from trainers.reading import read_the_same
 from trainers.row_ledger import RowLedger
@@ -171,7 +171,7 @@ class Steps:
                     size,
                     rows,
                     n,
-                    backend.sum_gradients if self._reduces else _not_added,
+                    backend.sum_gradients if self._reduces else as_given,
                     backend.sum_tensors,
                     at_tape=training and self.at_tape,
                     merge=merge(),
@@ -499,11 +499,6 @@ def _rows_of_pass(n: Any, k: int, size: int, passes: int) -> Any:
 def _may_be_none(n: Any, size: int) -> bool:
     """Whether a replica may have no rows; asked of all, so that all make the same graph."""
     return not isinstance(n, int) or n < size
-
-
-def _not_added(gradients: list[Any], variables: list[Any], upstream: Any) -> list[Any]:
-    del variables, upstream
-    return gradients
 
 
 _TAKEN, _MERGED_AT_ONCE = "_ringside_taken", "_ringside_merged_at_once"

@@ -78,7 +78,7 @@ def why_end(comparison: Comparison, launches: Launches) -> str:
     made, planned = len(launches.final), division.launches
     if made >= planned:
         return f"All {plural(planned, 'launch')} of the final were made."
-    each_s = max(run_s for run_s in (division.start_s, division.phase_s, 1e-3))
+    each_s = max(division.start_s, division.phase_s)
     over = asked.launches is None and comparison.spent_s + each_s > asked.budget_s
     if made >= LEAST_LAUNCHES and over:
         return f"Another launch would not fit into the budget of {duration(asked.budget_s)}."

@@ -199,7 +199,6 @@ class _Making:
                 one.plan.spec,
                 Path(one.plan.run_dir),
                 self.folder,
-                comparison.placement,
                 arm=one.label,
                 round=number,
                 position=position,
@@ -276,8 +275,10 @@ def run_arm(
     """Run an arm once, in its own folder."""
     run_dir = _new_run_dir(folder, place, position, arm)
     execution, load = executor(arm, spec, run_dir)
+    if execution.outcome.completed:  # a live run takes as long as its phase
+        durations.remember(spec, execution.wall_s, placement)
     known = {"arm": arm.label, "round": number, "position": position}
-    return _kept(execution, spec, run_dir, folder, placement, load=load, **known)
+    return _kept(execution, spec, run_dir, folder, load=load, **known)
 
 
 def _kept(
@@ -285,14 +286,10 @@ def _kept(
     spec: RunSpec,
     run_dir: Path,
     folder: Path,
-    placement: Placement,
     *,
     load: Load | None,
     **known: Any,
 ) -> Run:
-    """A run that is over, with its duration remembered."""
-    if execution.outcome.completed:
-        durations.remember(spec, execution.wall_s, placement)
     return Run(
         **dict(execution),
         **known,

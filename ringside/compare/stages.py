@@ -10,6 +10,7 @@ from ringside.compare.hosts import links_between
 from ringside.compare.hosts_load import looks
 from ringside.compare.progress import ComparisonProgress
 from ringside.compare.tuning import arms_to_tune, next_best, tune
+from ringside.stats.figure import LEAST_LAUNCHES
 from ringside.verify.certify_arms import certify_arms
 from ringside.verify.processes import Start
 from ringside.verify.subject import Subject
@@ -54,8 +55,10 @@ def announcement(comparison: Comparison) -> list[str]:
         lines.append("the load of the hosts cannot be watched: nobody knows what is disturbed")
     if not comparison.live and asked.launches != 0:
         once_s = expected_s((comparison.spec_of(arm) for arm in comparison.arms_of(0)), placement)
-        told = "" if once_s is None else f", about {duration(once_s)} for each of all arms once"
-        lines.append(f"each arm runs alone, to its own end{told}; 3 launches are always made")
+        about = "" if once_s is None else f", about {duration(once_s)} for each of all arms once"
+        count = asked.launches or LEAST_LAUNCHES
+        made = f"{plural(count, 'launch')} {'is' if count == 1 else 'are'} always made"
+        lines.append(f"each arm runs alone, to its own end{about}; {made}")
     return lines
 
 

@@ -4,7 +4,7 @@ import math
 import shlex
 
 from ringside.report.ranking import ranked
-from ringside.report.sections.headline import headlines, what_helps
+from ringside.report.sections.headline import MORE_TIME, headlines, what_helps
 from ringside.report.sections.tables import target_cell
 from ringside.stats.summary import Summary
 from ringside_core.specs import Comparison
@@ -29,8 +29,7 @@ def next_step(summary: Summary, comparison: Comparison, folder: str) -> str:
     if word == "one launch" and comparison.asked.launches == 0:
         return "a final: the same command without --launches 0"
     if word == "cannot tell":
-        helps = what_helps(comparison)
-        if not helps.startswith("more time"):
+        if (helps := what_helps(comparison)) != MORE_TIME:
             return helps
         minutes = math.ceil(2 * comparison.asked.budget_s / 60)
         resume = f"ringside compare --resume {shlex.quote(folder)}"

@@ -38,7 +38,7 @@ from ringside_core.keras import (
     tf,
 )
 from ringside_core.keras.draws import Draws, drawing
-from ringside_core.keras.part import Part, in_python
+from ringside_core.keras.part import Part, as_given, in_python
 from ringside_core.specs import RecordInProgress
 from ringside_core.users_errors import of_users
 from ringside_core.workloads.registry import fit_number
@@ -220,7 +220,7 @@ class Trial:
                 numbers = [v if fixed else v.read_value() for v in place]
                 # By the rule, under which a loss that is not reduced is no sum.
                 rows, n = numbers[2:4]
-                part = Part(0, 1, rows, n, reduce=_as_given, total=_as_given)
+                part = Part(0, 1, rows, n, reduce=as_given, total=as_given)
                 with part.running(), drawing(self._draws, *numbers):
                     return in_python(step)(batch)
 
@@ -491,11 +491,6 @@ class Watch(tf.keras.callbacks.Callback):
         except Exception:  # its author never asks for it, and plain Keras says the same
             return {}
         return {f"output {k}": storable(a) for k, a in enumerate(tf.nest.flatten(outputs))}
-
-
-def _as_given(values: list[Any], *_: Any) -> list[Any]:
-    """The sum over one replica."""
-    return values
 
 
 def _as_workers(step: Any, workers: int) -> Any:

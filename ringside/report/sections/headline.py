@@ -6,11 +6,13 @@ from ringside.report.ranking import family_of, ranked
 from ringside.report.words import said, span_of, times
 from ringside.stats.contest import Contest
 from ringside.stats.figure import Interval
-from ringside.stats.final import Pair
+from ringside.stats.final import CHANCE, Pair
 from ringside.stats.rounds import DISTURBED_SHARE, others_share
 from ringside.stats.summary import ArmRow, Summary
 from ringside_core.specs import Comparison
 from ringside_core.text import listed, percent, plural
+
+MORE_TIME = "more time, by --resume with a --budget"  # helps where the machine was quiet
 
 
 @dataclass(frozen=True)
@@ -93,9 +95,9 @@ def _of_screening(summary: Summary, rows: list[ArmRow]) -> Headline:
     return _without(summary, best, size, "no opponent", text)
 
 
-def _without(summary: Summary, best: ArmRow, size: int, word: str, told: str) -> Headline:
+def _without(summary: Summary, best: ArmRow, size: int, word: str, text: str) -> Headline:
     beside, lost = against_serial(summary, best), loses(summary, best)
-    return Headline(size, plural(size, "replica"), word, told, "", beside, None, None, lost)
+    return Headline(size, plural(size, "replica"), word, text, "", beside, None, None, lost)
 
 
 def named(row: ArmRow) -> str:
@@ -143,16 +145,16 @@ def _evidence(
     if contest.word == "no verdict":
         why_not = summary.untrusted or contest.ratio.reason or "no interval"
         return f"{why_not[0].upper()}{why_not[1:]}. {same}"
-    told = f"{plural(contest.ratio.n, 'launch')}."
+    text = f"{plural(contest.ratio.n, 'launch')}."
     if comparison.looks > 1:
-        most = percent(0.05 * comparison.looks)
-        told += (
+        most = percent(CHANCE * comparison.looks)
+        text += (
             f" It was looked at {comparison.looks} times, so an answer is wrong in up to {most} of "
             "such experiments."
         )
     if contest.word == "cannot tell":
-        told += f" What would help: {what_helps(comparison)}."
-    return f"{told} {same}"
+        text += f" What would help: {what_helps(comparison)}."
+    return f"{text} {same}"
 
 
 def what_helps(comparison: Comparison) -> str:
@@ -160,7 +162,7 @@ def what_helps(comparison: Comparison) -> str:
     share = others_share(comparison)
     if share is not None and share > DISTURBED_SHARE:
         return f"a quiet machine; other programs took {percent(share)} of the processors"
-    return "more time, by --resume with a --budget"
+    return MORE_TIME
 
 
 def _certified(rows: list[ArmRow]) -> str:

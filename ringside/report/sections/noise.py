@@ -33,13 +33,13 @@ def noise_line(summary: Summary) -> str:
     floor = summary.noise_floor
     if floor is None:
         return NO_TWIN
-    told = f"{_twice(summary)} against itself: "
+    text = f"{_twice(summary)} against itself: "
     if floor.ratio.value is None or floor.ratio.interval is None:
-        return f"{told}{floor.ratio.reason}."
-    told += f"{times(floor.ratio.value, floor.ratio.interval)} {span_or_none(floor.ratio)}"
+        return f"{text}{floor.ratio.reason}."
+    text += f"{times(floor.ratio.value, floor.ratio.interval)} {span_or_none(floor.ratio)}"
     if covers(floor.ratio, 1):
-        return f"{told}."
-    return f"{told}, which leaves out 1: one of twenty does by chance."
+        return f"{text}."
+    return f"{text}, which leaves out 1: one of twenty does by chance."
 
 
 def false_alarm(summary: Summary) -> str:
@@ -59,15 +59,15 @@ def _twice(summary: Summary) -> str:
 def launches_line(comparison: Comparison, summary: Summary) -> str:
     """How many launches count, why there were no more, and how much of the time was measured."""
     count, left_out = len(summary.launches.final), len(summary.launches.left_out)
-    told = f"The screening and {plural(count, 'launch')} of the final"
+    text = f"The screening and {plural(count, 'launch')} of the final"
     if left_out:
-        told += f", {left_out} left out as disturbed"
-    told += f". {comparison.ended_because or 'It was interrupted and can be continued.'}"
+        text += f", {left_out} left out as disturbed"
+    text += f". {comparison.ended_because or 'It was interrupted and can be continued.'}"
     for note in comparison.notes:
-        told += f" {note}"
+        text += f" {note}"
     if (share := measured_share(comparison)) is not None:
-        told += f" {percent(share)} of {duration(comparison.spent_s)} were measured steps."
-    return told
+        text += f" {percent(share)} of {duration(comparison.spent_s)} were measured steps."
+    return text
 
 
 def _facts(comparison: Comparison, summary: Summary) -> list[tuple[str, str]]:
@@ -78,13 +78,13 @@ def _facts(comparison: Comparison, summary: Summary) -> list[tuple[str, str]]:
     )
     facts.append(("Looked at", f"{comparison.looks}×"))
     if summary.inflation is not None:
-        told = f"{summary.inflation:.1f} times as much as their blocks alone would"
-        facts.append(("Launches scatter", told))
-    if told := beside_line(comparison):
-        facts.append(("All cores of the machine", told))
+        text = f"{summary.inflation:.1f} times as much as their blocks alone would"
+        facts.append(("Launches scatter", text))
+    if text := beside_line(comparison):
+        facts.append(("All cores of the machine", text))
     if times_ms := fixed_computation_ms(comparison).values():
-        told = ", ".join(number(one) for one in times_ms)
-        facts.append(("A fixed computation before each block", f"{told} ms, by launch"))
+        text = ", ".join(number(one) for one in times_ms)
+        facts.append(("A fixed computation before each block", f"{text} ms, by launch"))
     return facts
 
 
