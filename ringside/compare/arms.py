@@ -37,18 +37,12 @@ def default_backends(*, on_hosts: bool = False) -> str:
 
 
 def of_default_comparison(arms: Iterable[Arm]) -> tuple[Arm, ...]:
-    """The arms that tell a newcomer most for their time: the others are compared when named.
+    """The arms that answer which family is faster; the others are compared when named.
 
-    At one replica one arm of a family shows what its stack costs a step. At several there is each
-    way to combine gradients.
+    Serial, and at the largest size each way to combine gradients.
     """
-    chosen = []
-    for arm in arms:
-        at = backend_row(arm.backend).compared_by_default
-        plain = arm.options == backend_options(arm.backend, {})
-        if at != "never" and (arm.replicas > 1 or (at == "every size" and plain)):
-            chosen.append(arm)
-    return tuple(chosen)
+    by_default = [arm for arm in arms if backend_row(arm.backend).compared_by_default]
+    return tuple(arm for arm in by_default if arm.backend == REFERENCE or arm.replicas > 1)
 
 
 def parse_arms(backends: str, replicas: str) -> tuple[Arm, ...]:

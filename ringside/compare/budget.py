@@ -10,6 +10,8 @@ from ringside.stats.rounds import Launches
 from ringside_core.specs import Arm, Asked, Comparison, RefusalError
 from ringside_core.text import duration, plural
 
+SCREENING_PASSES = 5
+LEAST_FINAL_PASSES = 8  # of a launch, whatever the budget says; half may be warm-up
 SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -78,7 +80,7 @@ def why_end(comparison: Comparison, launches: Launches) -> str:
     made, planned = len(launches.final), division.launches
     if made >= planned:
         return f"All {plural(planned, 'launch')} of the final were made."
-    each_s = max(division.start_s, division.phase_s)
+    each_s = division.start_s + LEAST_FINAL_PASSES * division.pass_s
     over = asked.launches is None and comparison.spent_s + each_s > asked.budget_s
     if made >= LEAST_LAUNCHES and over:
         return f"Another launch would not fit into the budget of {duration(asked.budget_s)}."

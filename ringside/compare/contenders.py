@@ -1,8 +1,10 @@
 """Who takes part in the final, and who takes the place of a contender that fails."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
+from ringside.compare.live import LiveRun
 from ringside.stats.division import divided
+from ringside.stats.final import Sample, Samples
 from ringside.stats.rounds import launches_of
 from ringside.stats.screening import contenders, finalists, next_in_line, scatter
 from ringside.stats.summary import samples_of, summarize
@@ -11,18 +13,20 @@ from ringside_core.specs import Arm, Comparison
 AT_ONCE = 1.1  # runs that start at once need so many times less: all of them compute
 
 
-def with_final(comparison: Comparison, *, start_s: float, pass_s: float) -> Comparison:
+def with_final(
+    comparison: Comparison, *, start_s: float, pass_s: float = 0.0, samples: Samples | None = None
+) -> Comparison:
     """The comparison with its finalists, and its time divided.
 
     Args:
         comparison: behind the screening.
         start_s: seconds that the screening took beside its passes.
-        pass_s: seconds of a pass of all arms.
+        pass_s: seconds of a pass of all arms; 0: each arm ran alone.
+        samples: of the screening; None: those of its runs.
     """
     asked = comparison.asked
-    able = _able(comparison)
-    samples = samples_of(comparison)
-    chosen = contenders(able, _rates(comparison), samples)
+    samples = samples_of(comparison) if samples is None else samples
+    chosen = contenders(_able(comparison), _rates(samples), samples)
     kept = finalists(comparison, chosen)
     if asked.launches == 0 or not _two(comparison, kept):
         return comparison.replace(finalists=(), division=None)
@@ -49,12 +53,37 @@ def _with_finalists(
         pass_s=pass_s * share,
         scatter=scattered,
         live=comparison.live,
+        running=comparison.live,
     )
     return comparison.replace(finalists=kept, division=division)
 
 
+def live_samples(comparison: Comparison, runs: Iterable[LiveRun]) -> Samples:
+    """The throughputs of runs that go on, in shares of a global batch a second.
+
+    They choose, and nothing else: what counts of a block is known when a run is over. Of an
+    asynchronous run an update is one worker's.
+    """
+    found: dict[str, dict[int, Sample]] = {arm.label: {} for arm in comparison.arms}
+    for run in runs:
+        spec = run.plan.spec
+        each = 1.0 if spec.capabilities.synchronous else 1 / spec.topology.num_replicas
+        made = [(one.number, each * (one.ended_after - one.begun_after)) for one in run.blocks]
+        if run.alive and made:
+            seconds = [one.wall_s for one in run.blocks]
+            rates = {number: n / s for (number, n), s in zip(made, seconds, strict=True)}
+            mean = sum(n for _, n in made) / sum(seconds)
+            found[run.label][0] = Sample(mean, rates)
+    return found
+
+
+def alone_s(comparison: Comparison, number: int) -> float:
+    """Seconds of a launch whose arms ran one after the other."""
+    return sum(run.wall_s for run in comparison.runs if run.round == number)
+
+
 def with_more(comparison: Comparison) -> Comparison:
-    """A comparison that ended, with more launches for the time that it has now."""
+    """A comparison with more launches, for the time that it has now."""
     division, asked = comparison.division, comparison.asked
     if division is None:
         return comparison
@@ -74,17 +103,19 @@ def with_more(comparison: Comparison) -> Comparison:
 def without_failed(comparison: Comparison, number: int) -> Comparison:
     """Arms that failed in a launch of the final leave it; the next of their family come in."""
     arms = {arm.label: arm for arm in comparison.arms}
-    lost = [
-        arms[run.arm]
-        for run in comparison.runs
-        if run.round == number and not run.outcome.completed and run.arm in comparison.finalists
-    ]
+    completed = {
+        run.arm for run in comparison.runs if run.round == number and run.outcome.completed
+    }
+    able, rates = _able(comparison), _rates(samples_of(comparison))
+    good = {arm.label for arm in able if arm.label in completed}
+    lost = [arms[label] for label in comparison.finalists if label not in good]
     for arm in lost:
         taken = {run.arm for run in comparison.runs if run.round} | set(comparison.finalists)
         plays = arm.capabilities.family != "none" and not (arm.twin_of or arm.for_breakdown)
-        other = next_in_line(arm, _able(comparison), _rates(comparison), taken) if plays else None
+        other = next_in_line(arm, able, rates, taken) if plays else None
         left = [label for label in comparison.finalists if label != arm.label]
-        note = f"{arm.label} failed in launch {number} of the final"
+        what = "cannot be compared since" if arm.label in completed else "failed in"
+        note = f"{arm.label} {what} launch {number} of the final"
         if other is not None:
             left.append(other.label)
             note += f"; {other.label} takes its place"
@@ -103,9 +134,8 @@ def _able(comparison: Comparison) -> list[Arm]:
     return [row.arm for row in rows if row.comparable or not comparison.verify]
 
 
-def _rates(comparison: Comparison) -> dict[str, float]:
-    """Examples/s of the screening, by label."""
-    samples = samples_of(comparison)
+def _rates(samples: Samples) -> dict[str, float]:
+    """Throughputs of the screening, by label."""
     return {label: of_arm[0].value for label, of_arm in samples.items() if 0 in of_arm}
 
 

@@ -3,7 +3,7 @@
 import os
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,25 @@ from launch import LauncherName, Plan, execute, make_plan
 from launch.launchers import Launcher
 from launch.launchers.ranks import Ranks, starts_ranks
 from ringside.compare import durations
-from ringside.compare.budget import order_of, refuse_too_short, screened, why_end
-from ringside.compare.contenders import with_final, without_failed
+from ringside.compare.budget import (
+    LEAST_FINAL_PASSES,
+    SCREENING_PASSES,
+    order_of,
+    refuse_too_short,
+    screened,
+    why_end,
+)
+from ringside.compare.contenders import alone_s, live_samples, with_final, without_failed
 from ringside.compare.hosts import used_hosts
 from ringside.compare.hosts_load import HostsWatch
-from ringside.compare.live import LiveRun, Phase, live_launch
+from ringside.compare.live import (
+    LiveLaunch,
+    LiveRun,
+    Phase,
+    Stretch,
+    live_launch,
+    pass_seconds,
+)
 from ringside.compare.progress import Observer
 from ringside.stats.rounds import disturbance, launches_of
 from ringside.verify import store
@@ -37,8 +51,6 @@ from ringside_core.specs import (
 from ringside_core.text import file_name
 
 RESULTS = "results.json"
-SCREENING_PASSES = 5
-LEAST_FINAL_PASSES = 8  # of a launch, whatever the budget says; half may be warm-up
 LONGEST_NAME = 80  # characters of a label in the name of a folder
 # The processes that run an arm in its own folder.
 PlanOf = Callable[[Arm, RunSpec, Path], Plan]
@@ -116,33 +128,24 @@ def run_launches(
             run that may have used other code than was certified is not kept.
     """
     began, before_s = time.monotonic(), comparison.spent_s
+
+    def spent_s() -> float:  # includes the time between the runs
+        return before_s + time.monotonic() - began
+
     keep(comparison, folder)
     _refuse_changes(comparison)
-    make = _Making(folder, executor, observer, plan_of)
+    make = _Making(folder, executor, observer, plan_of, spent_s)
     if screened(comparison) and not comparison.finalists:  # it was killed before it had chosen
-        spent_s = sum(run.wall_s for run in comparison.runs)
-        comparison = comparison.replace(spent_s=max(before_s, spent_s))
-        comparison = with_final(comparison, start_s=spent_s, pass_s=spent_s / 10)
+        comparison = with_final(comparison, start_s=alone_s(comparison, 0))
     while not (why := why_end(comparison, launches_of(comparison))):
         number, due = still_to_run(comparison)
         launch = make.live if comparison.live else make.alone
-        comparison, seen = launch(comparison, number, due)
-        spent_s = before_s + time.monotonic() - began  # includes the time between the runs
-        comparison = comparison.replace(spent_s=spent_s)
-        comparison = _after_launch(comparison, number, seen)
+        comparison = launch(comparison, number, due)
         keep(comparison, folder)
         observer.launch_end(comparison)
     comparison = comparison.replace(ended_because=why)
     keep(comparison, folder)
     return comparison
-
-
-@dataclass(frozen=True)
-class _Seen:
-    """What a launch took: seconds beside its passes, and of a pass."""
-
-    start_s: float
-    pass_s: float
 
 
 @dataclass(frozen=True)
@@ -153,11 +156,10 @@ class _Making:
     executor: Executor
     observer: Observer
     plan_of: PlanOf | None
+    spent_s: Callable[[], float]
 
-    def alone(
-        self, comparison: Comparison, number: int, due: Sequence[Arm]
-    ) -> tuple[Comparison, _Seen]:
-        """Run each arm alone, one after the other."""
+    def alone(self, comparison: Comparison, number: int, due: Sequence[Arm]) -> Comparison:
+        """Run each arm alone, one after the other; then choose, or replace what failed."""
         began = time.monotonic()
         for place, arm in enumerate(due):
             self.observer.start(arm.label)
@@ -170,85 +172,131 @@ class _Making:
                 executor=self.executor,
                 placement=comparison.placement,
             )
-            comparison = _with_runs(comparison, [run], self.folder, self.observer)
+            comparison = self._with_runs(comparison, [run])
             if number == 0:
                 each_s = (time.monotonic() - began) / (place + 1)
                 refuse_too_short(comparison.asked, each_s * len(comparison.arms_of(0)))
-        return comparison, _Seen(time.monotonic() - began, 0.0)
+        took_s = alone_s(comparison, number)
+        if number == 0:
+            return with_final(comparison, start_s=took_s)
+        if comparison.division is not None:
+            division = comparison.division.replace(start_s=took_s)
+            comparison = comparison.replace(division=division)
+        return without_failed(comparison, number)
 
-    def live(
-        self, comparison: Comparison, number: int, due: Sequence[Arm]
-    ) -> tuple[Comparison, _Seen]:
-        """Run all arms beside each other, in turns."""
-        begun = len(comparison.runs)
+    def live(self, comparison: Comparison, number: int, due: Sequence[Arm]) -> Comparison:
+        """Run arms beside each other, in turns. The screening goes on as the first of the final."""
+        most = len(comparison.arms)
+        with live_launch(comparison.deadline_s, self.observer, most=most) as launch:
+            if number == 0:
+                return self._screening(launch, comparison, due)
+            runs = self._live_runs(comparison, due, number, begun=len(comparison.runs))
+            return self._final(launch, comparison, runs, number)
+
+    def _screening(
+        self, launch: LiveLaunch, comparison: Comparison, due: Sequence[Arm]
+    ) -> Comparison:
+        asked, began = comparison.asked, time.monotonic()
+        runs = self._live_runs(comparison, due, 0, begun=0)
+        launch.start_each(runs, lambda seconds: refuse_too_short(asked, seconds))
+        launch.warm(runs)
+        start_s = time.monotonic() - began
+        refuse_too_short(asked, start_s + pass_seconds(runs) * SCREENING_PASSES)
+        pass_s = launch.train(runs, Phase(0.0, SCREENING_PASSES, f"{comparison.seed}/0"))
+        samples = live_samples(comparison, runs)
+        comparison = comparison.replace(spent_s=self.spent_s())
+        chosen = with_final(comparison, start_s=start_s, pass_s=pass_s, samples=samples)
+        self.observer.launch_end(chosen)
+        goes_on = [run for run in runs if run.label in chosen.finalists]
+        leave = [run for run in runs if run.label not in chosen.finalists]
+        made = {run.label: run.cut() for run in goes_on}
+        launch.end(leave)
+        made |= {run.label: run.cut() for run in leave}
+        if not goes_on:
+            return self._with_runs(chosen, _kept_live(runs, made, 0, 0, self.folder))
+        new = [arm for arm in chosen.arms_of(1) if arm not in due]
+        goes_on += self._live_runs(chosen, new, 1, begun=len(runs))
+        return self._final(launch, chosen, goes_on, 1, screened=(runs, made))
+
+    def _final(
+        self, launch: LiveLaunch, comparison: Comparison, runs: Sequence[LiveRun], number: int,
+        *, screened: tuple[Sequence[LiveRun], Mapping[str, Stretch]] = ((), {}),
+    ) -> Comparison:  # fmt: skip
+        """A launch of the final; with the runs of the screening that it goes on from."""
+        began = time.monotonic()
+        if new := [run for run in runs if run.result is None]:
+            launch.start_together(new)
+        launch.warm(runs)
+        start_s = time.monotonic() - began
+        seconds = _phase_s(comparison, self.spent_s())
+        launch.train(runs, Phase(seconds, LEAST_FINAL_PASSES, f"{comparison.seed}/{number}"))
+        began = time.monotonic()
+        launch.end(runs)
+        start_s += time.monotonic() - began
+        made = {run.label: run.cut() for run in runs}
+        position = len(comparison.runs)
+        kept = _kept_live(screened[0], screened[1], 0, position, self.folder)
+        kept += _kept_live(runs, made, number, position + len(kept), self.folder)
+        # All or none: an arm that a later call ran alone would be no pair of these.
+        comparison = self._with_runs(comparison, kept)
+        division = comparison.division
+        if division is not None and not screened[0]:  # its start is known by now
+            comparison = comparison.replace(division=division.replace(start_s=start_s))
+        return without_failed(comparison, number)
+
+    def _live_runs(
+        self, comparison: Comparison, arms: Sequence[Arm], number: int, *, begun: int
+    ) -> list[LiveRun]:
         plans = self.plan_of or planned(comparison.placement, quickly=number > 0)
         live = []
-        for position, arm in enumerate(due, begun):
+        for position, arm in enumerate(arms, begun):
             run_dir = _new_run_dir(self.folder, "runs", position, arm)
             live.append(LiveRun(arm.label, plans(arm, comparison.spec_of(arm, number), run_dir)))
-        start_s, pass_s = live_launch(
-            live,
-            _phase_of(comparison, number),
-            seed=f"{comparison.seed}/{number}",
-            deadline_s=comparison.deadline_s,
-            observer=self.observer,
+        return live
+
+    def _with_runs(self, comparison: Comparison, runs: Sequence[Run]) -> Comparison:
+        """The comparison with more runs, on disk."""
+        _refuse_changes(comparison)  # before they are kept
+        for run in runs:
+            comparison = comparison.with_run(run)
+        comparison = comparison.replace(spent_s=self.spent_s())
+        keep(comparison, self.folder)
+        for run in runs:
+            self.observer.end(run, disturbance(run))
+        return comparison
+
+
+def _phase_s(comparison: Comparison, spent_s: float) -> float:
+    """Seconds in which the arms of a launch that has started train in turns.
+
+    The starts take what they take; the phases take up the slack, or what is missing.
+    """
+    division = comparison.division
+    assert division is not None
+    if comparison.asked.launches is not None:
+        return division.phase_s
+    left = max(1, division.launches - len(launches_of(comparison).final))
+    starts_s = (left - 1) * division.start_s
+    return max(0.0, (comparison.asked.budget_s - spent_s - starts_s) / left)
+
+
+def _kept_live(
+    runs: Sequence[LiveRun], made: Mapping[str, Stretch], number: int, begun: int, folder: Path
+) -> list[Run]:
+    return [
+        _kept(
+            run.execution.replace(wall_s=made[run.label].wall_s),
+            run.plan.spec,
+            Path(run.plan.run_dir),
+            folder,
+            arm=run.label,
+            round=number,
+            position=position,
+            load=made[run.label].load,
+            blocks=made[run.label].blocks,
         )
-        runs = [
-            _kept(
-                one.execution,
-                one.plan.spec,
-                Path(one.plan.run_dir),
-                self.folder,
-                arm=one.label,
-                round=number,
-                position=position,
-                load=one.load,
-                blocks=tuple(one.blocks),
-            )
-            for position, one in enumerate(live, begun)
-        ]
-        # All or none: an arm that a later call ran alone would be no pair of these.
-        comparison = _with_runs(comparison, runs, self.folder, self.observer)
-        return comparison, _Seen(start_s, pass_s)
-
-
-def _phase_of(comparison: Comparison, number: int) -> Phase:
-    """How long the arms of a launch train in turns."""
-    division = comparison.division
-    if number == 0 or division is None:
-        asked = comparison.asked
-        return Phase(
-            0.0, SCREENING_PASSES, alone=True,
-            check=lambda started, seconds: refuse_too_short(asked, seconds),
-        )  # fmt: skip
-    left = division.launches - len(launches_of(comparison).final)
-    phase_s = (comparison.asked.budget_s - comparison.spent_s) / max(1, left) - division.start_s
-    # The starts take what they take; the phases take up the slack, or what is missing.
-    longest = phase_s if comparison.asked.launches is None else division.phase_s
-    return Phase(max(0.0, longest), LEAST_FINAL_PASSES, alone=False)
-
-
-def _with_runs(
-    comparison: Comparison, runs: Sequence[Run], folder: Path, observer: Observer
-) -> Comparison:
-    """The comparison with more runs, on disk."""
-    _refuse_changes(comparison)  # before they are kept
-    for run in runs:
-        comparison = comparison.with_run(run)
-    keep(comparison, folder)
-    for run in runs:
-        observer.end(run, disturbance(run))
-    return comparison
-
-
-def _after_launch(comparison: Comparison, number: int, seen: _Seen) -> Comparison:
-    """Choose the contenders behind the screening; replace those that failed in the final."""
-    if number == 0:
-        return with_final(comparison, start_s=seen.start_s, pass_s=seen.pass_s)
-    division = comparison.division
-    if division is not None and comparison.live:  # its start is known by now
-        comparison = comparison.replace(division=division.replace(start_s=seen.start_s))
-    return without_failed(comparison, number)
+        for position, run in enumerate(runs, begun)
+    ]
 
 
 def _refuse_changes(comparison: Comparison) -> None:

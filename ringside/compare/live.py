@@ -9,8 +9,9 @@ his data begin again. docs/decisions/0006-what-is-timed-and-when.md says what is
 import math
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -49,10 +50,10 @@ class LiveRun:
         label: of its arm.
         plan: of the run.
         done: updates that it has made.
-        active_s: time of its own turns, the start included.
+        active_s: time of its own turns since the last cut, the start included.
         update_s: time of an update behind its first ones.
         started: its start is over.
-        blocks: its turns so far.
+        blocks: its turns since the last cut.
         loads: what else the machine did in them.
         result: of its execution.
     """
@@ -94,108 +95,93 @@ class LiveRun:
         total = max((one.total_steps for one in self.turns.progress()), default=0)
         return round(total / MOST_EPOCHS)
 
-    @property
-    def load(self) -> Load | None:
-        """What else this machine did in its blocks; None: not known."""
-        return Load.over(self.loads) if self.loads else None
+    def cut(self) -> "Stretch":
+        """What it made since the last cut."""
+        load = Load.over(self.loads) if self.loads else None
+        made = Stretch(tuple(self.blocks), load, self.active_s)
+        self.blocks, self.loads, self.active_s = [], [], 0.0
+        return made
 
     @property
     def execution(self) -> Execution:
-        """What became of it, once it is over. Its wall time is that of its own turns."""
+        """What became of it, once it is over."""
         assert self.result is not None
-        return self.result.result().replace(wall_s=self.active_s)
+        return self.result.result()
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """What a live run made in one launch of the comparison.
+
+    Attributes:
+        load: what else this machine did in its blocks; None: not known.
+        wall_s: of its own turns, and of its start if that belongs to it.
+    """
+
+    blocks: tuple[Block, ...]
+    load: Load | None
+    wall_s: float
 
 
 @dataclass(frozen=True)
 class Phase:
-    """How long the arms of a launch train in turns.
+    """How long runs train in turns.
 
     Attributes:
         seconds: of all of them together.
         least: passes that are made in any case.
-        alone: each arm starts while all others are frozen, so that its start is timed; else they
-            start at once.
-        check: is told, after each start and before the first pass, how many runs have started and
-            how long the launch will take until its phase is over, in seconds; it may raise.
+        seed: of the order in each pass.
     """
 
     seconds: float
     least: int
-    alone: bool
-    check: Callable[[int, float], None] = lambda started, seconds: None
+    seed: str
 
 
+@contextmanager
 def live_launch(
-    runs: Sequence[LiveRun],
-    phase: Phase,
-    *,
-    seed: str,
-    deadline_s: float,
-    observer: Observer,
-) -> tuple[float, float]:
-    """Start the runs, let them train in turns until the phase is over, and end all of them.
-
-    A run that dies is over; the others go on.
+    deadline_s: float, observer: Observer, *, most: int
+) -> Generator["LiveLaunch", None, None]:
+    """Nothing runs yet; at the exit no process is left.
 
     Args:
-        runs: in the order in which they are started.
-        phase: how long it is.
-        seed: of the order in each pass.
         deadline_s: a run that makes no progress for so long in its turn has hung.
         observer: is told what happens.
-
-    Returns:
-        (seconds that the launch took beside its passes, mean seconds of a pass; 0: there was none).
+        most: runs that will be started.
 
     Raises:
-        RefusalError: they do not fit into memory, or what the check says.
         KeyboardInterrupt, SystemExit: after every process was ended.
     """
-    began = time.monotonic()
-    with Interrupts() as interrupts, ThreadPoolExecutor(len(runs)) as pool:
+    with Interrupts() as interrupts, ThreadPoolExecutor(most) as pool:
         try:
-            start = _Start(pool, interrupts, deadline_s, observer)
-            if phase.alone:
-                start.one_by_one(runs, phase.check)
-            else:
-                start.at_once(runs)
-            updates = _warmed(runs, interrupts)
-            in_passes_s, number = _passes(runs, updates, phase, seed, began, interrupts, observer)
-            _end(runs, interrupts)
+            yield LiveLaunch(deadline_s, observer, interrupts, pool)
         except BaseException:
             interrupts.stop()  # each execution ends its own processes
             raise
-    beside_s = time.monotonic() - began - in_passes_s
-    return beside_s, in_passes_s / max(1, number)
-
-
-def refuse_without_memory(
-    processes: Sequence[int], each: int = PROCESS_BYTES, *, begun: int = 0
-) -> None:
-    """Refuse arms that do not fit into the memory of this machine at the same time."""
-    free, left = psutil.virtual_memory().available, memory_left_bytes()
-    available = free if left is None else min(free, left)
-    sums = np.cumsum([each * count for count in processes])
-    if len(sums) and sums[-1] > available:
-        fits = begun + int(np.searchsorted(sums, available, side="right"))
-        raise RefusalError(
-            "All arms of a live launch must fit into memory at the same time.",
-            received=f"{begun + len(processes)} arms; a process takes about {each / 2**20:.0f} MiB "
-            f"and {available / 2**20:.0f} MiB are free, so {fits} arms fit",
-            advice="Name fewer --backends or --replicas, or add --fresh.",
-        )
 
 
 @dataclass(frozen=True)
-class _Start:
-    """Starts runs; each waits behind its first update, frozen."""
+class LiveLaunch:
+    """Starts runs, lets them train in turns, and ends them. A run that dies is over; others go on.
 
-    pool: ThreadPoolExecutor
-    interrupts: Interrupts
+    See `live_launch`.
+    """
+
     deadline_s: float
     observer: Observer
+    interrupts: Interrupts
+    pool: ThreadPoolExecutor
 
-    def one_by_one(self, runs: Sequence[LiveRun], check: Callable[[int, float], None]) -> None:
+    def start_each(self, runs: Sequence[LiveRun], check: Callable[[float], None]) -> None:
+        """Start each while all others are frozen, so that its start is timed.
+
+        Args:
+            runs: in the order in which they are started.
+            check: is told, after each start, how many seconds all of them will take; may raise.
+
+        Raises:
+            RefusalError: they do not fit into memory, or what the check says.
+        """
         began, each = time.monotonic(), PROCESS_BYTES
         for number, run in enumerate(runs):
             left = [one.processes_here for one in runs[number:]]
@@ -205,10 +191,14 @@ class _Start:
             run.turn(1, self.interrupts.raise_noted)
             run.started = True
             each = max(each, run.turns.memory_bytes() // max(1, run.processes_here))
-            started = number + 1
-            check(started, (time.monotonic() - began) * len(runs) / started)
+            check((time.monotonic() - began) * len(runs) / (number + 1))
 
-    def at_once(self, runs: Sequence[LiveRun]) -> None:
+    def start_together(self, runs: Sequence[LiveRun]) -> None:
+        """Start all at once: all of them compute, which needs less time.
+
+        Raises:
+            RefusalError: they do not fit into memory.
+        """
         refuse_without_memory([one.processes_here for one in runs])
         self.observer.start("all arms")
         began = time.monotonic()
@@ -243,30 +233,88 @@ class _Start:
         run.turns.allow(1)
         run.result = self.pool.submit(whole)
 
+    def warm(self, runs: Sequence[LiveRun]) -> None:
+        """Let each new run train alone for a while, and all of them to the same update."""
+        between = self.interrupts.raise_noted
+        for run in (one for one in runs if not one.update_s):
+            first, seconds = run.done, 0.0
+            while run.alive and (seconds < FIRST_S or run.done == first):
+                seconds += run.turn(2 * run.done + 1, between)
+            if run.done > first:
+                run.update_s = seconds / (run.done - first)
+        live = [run for run in runs if run.alive]
+        if not live:
+            return
+        warm = max(LEAST_WARM, math.ceil(WARM_S / min(run.update_s for run in live)))
+        epoch = max(run.epoch_ends_after() for run in live)
+        if epoch <= 2 * warm:
+            warm = max(warm, epoch + 1)  # its end, with a validation that is traced, is behind it
+        warm = max(warm, *(run.done for run in live)) if len(live) > 1 else max(warm, live[0].done)
+        for run in live:
+            before = run.done
+            if before < warm:
+                seconds = run.turn(warm, between)
+                if run.done - before >= LEAST_WARM:
+                    run.update_s = seconds / (run.done - before)
 
-def _warmed(runs: Sequence[LiveRun], interrupts: Interrupts) -> int:
-    """Let each run train alone for a while, all to the same update; returns those of a block."""
-    for run in runs:
-        first, seconds = run.done, 0.0
-        while run.alive and (seconds < FIRST_S or run.done == first):
-            seconds += run.turn(2 * run.done + 1, interrupts.raise_noted)
-        if run.done > first:
-            run.update_s = seconds / (run.done - first)
+    def train(self, runs: Sequence[LiveRun], phase: Phase) -> float:
+        """Give each run its blocks until the phase is over; returns mean seconds of a pass."""
+        updates = updates_of_a_block([run for run in runs if run.alive])
+        pass_s = pass_seconds(runs)
+        if pass_s * MOST_PASSES < phase.seconds:
+            updates = math.ceil(updates * phase.seconds / (pass_s * MOST_PASSES or 1.0))
+        begun, number = time.monotonic(), 0
+        behind = max((run.done for run in runs), default=0)
+        while any(run.alive for run in runs):
+            elapsed = time.monotonic() - begun
+            if number:
+                pass_s = elapsed / number
+            if number >= phase.least and elapsed + pass_s / 2 > phase.seconds:
+                break
+            order = [run for run in runs if run.alive]
+            random.Random(f"{phase.seed}/{number}").shuffle(order)
+            for run in order:
+                _block(run, number, behind + (number + 1) * updates, self.interrupts)
+            number += 1
+            planned = round(phase.seconds / pass_s) if pass_s else 0
+            self.observer.passes(number, max(phase.least, planned))
+        return (time.monotonic() - begun) / max(1, number)
+
+    def end(self, runs: Sequence[LiveRun]) -> None:
+        """End trainings at once, behind the update that each has reached, and wait for it."""
+        began = time.monotonic()
+        ending = [run for run in runs if run.alive]
+        for run in ending:
+            run.turns.allow(END)
+            run.turns.thaw()
+        while any(run.alive for run in ending):
+            time.sleep(START_POLL_S)
+            self.interrupts.raise_noted()
+        for run in ending:
+            run.active_s += time.monotonic() - began
+
+
+def pass_seconds(runs: Sequence[LiveRun]) -> float:
+    """About how long a pass takes."""
     live = [run for run in runs if run.alive]
-    if not live:
-        return 1
-    warm = max(LEAST_WARM, math.ceil(WARM_S / min(run.update_s for run in live)))
-    epoch = max(run.epoch_ends_after() for run in live)
-    if epoch <= 2 * warm:
-        warm = max(warm, epoch + 1)  # its end, with a validation that is traced, is behind it
-    warm = max(warm, *(run.done for run in live)) if len(live) > 1 else max(warm, live[0].done)
-    for run in live:
-        before = run.done
-        if before < warm:
-            seconds = run.turn(warm, interrupts.raise_noted)
-            if run.done - before >= LEAST_WARM:
-                run.update_s = seconds / (run.done - before)
-    return updates_of_a_block([run for run in runs if run.alive])
+    return updates_of_a_block(live) * sum(run.update_s for run in live)
+
+
+def refuse_without_memory(
+    processes: Sequence[int], each: int = PROCESS_BYTES, *, begun: int = 0
+) -> None:
+    """Refuse arms that do not fit into the memory of this machine at the same time."""
+    free, left = psutil.virtual_memory().available, memory_left_bytes()
+    available = free if left is None else min(free, left)
+    sums = np.cumsum([each * count for count in processes])
+    if len(sums) and sums[-1] > available:
+        fits = begun + int(np.searchsorted(sums, available, side="right"))
+        raise RefusalError(
+            "All arms of a live launch must fit into memory at the same time.",
+            received=f"{begun + len(processes)} arms; a process takes about {each / 2**20:.0f} MiB "
+            f"and {available / 2**20:.0f} MiB are free, so {fits} arms fit",
+            advice="Name fewer --backends or --replicas, or add --fresh.",
+        )
 
 
 def updates_of_a_block(runs: Sequence[LiveRun]) -> int:
@@ -287,51 +335,6 @@ def updates_of_a_block(runs: Sequence[LiveRun]) -> int:
             least.append((marked + counted) * steps)
         least.append((marked + LEAST_COUNTED) * steps)
     return max(least)
-
-
-def _passes(
-    runs: Sequence[LiveRun],
-    updates: int,
-    phase: Phase,
-    seed: str,
-    began: float,
-    interrupts: Interrupts,
-    observer: Observer,
-) -> tuple[float, int]:
-    """Give each run its blocks until the phase is over; returns its seconds, and the passes."""
-    pass_s = updates * sum(run.update_s for run in runs if run.alive)
-    if pass_s * MOST_PASSES < phase.seconds:
-        updates = math.ceil(updates * phase.seconds / (pass_s * MOST_PASSES or 1.0))
-    begun, number = time.monotonic(), 0
-    phase.check(len(runs), begun - began + pass_s * phase.least)
-    behind = max((run.done for run in runs), default=0)
-    while any(run.alive for run in runs):
-        elapsed = time.monotonic() - begun
-        if number:
-            pass_s = elapsed / number
-        if number >= phase.least and elapsed + pass_s / 2 > phase.seconds:
-            break
-        order = [run for run in runs if run.alive]
-        random.Random(f"{seed}/{number}").shuffle(order)
-        for run in order:
-            _block(run, number, behind + (number + 1) * updates, interrupts)
-        number += 1
-        observer.passes(number, max(phase.least, round(phase.seconds / pass_s) if pass_s else 0))
-    return time.monotonic() - begun, number
-
-
-def _end(runs: Sequence[LiveRun], interrupts: Interrupts) -> None:
-    """End all trainings at once, behind the same update, and wait until they are over."""
-    began = time.monotonic()
-    ending = [run for run in runs if run.alive]
-    for run in ending:
-        run.turns.allow(END)
-        run.turns.thaw()
-    while any(run.alive for run in ending):
-        time.sleep(START_POLL_S)
-        interrupts.raise_noted()
-    for run in ending:
-        run.active_s += time.monotonic() - began
 
 
 def _block(run: LiveRun, number: int, until: float, interrupts: Interrupts) -> None:

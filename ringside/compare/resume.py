@@ -42,6 +42,12 @@ def reopened(folder: Path, *, budget: str | None) -> Comparison:
             advice=f"Give a --budget for more launches, or write its report again: ringside report "
             f"{folder}",
         )
+    if comparison.ended_because and comparison.division is None:
+        raise RefusalError(
+            "Only a comparison with a final can have more launches.",
+            received=comparison.ended_because,
+            advice="Start a new comparison.",
+        )
     _refuse_changes(comparison, machine_of(comparison.placement))
     _refuse_other_runs(comparison, path)
     if budget is None:

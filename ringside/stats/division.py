@@ -38,7 +38,7 @@ def best_passes(start_s: float, pass_s: float, scatter: float) -> float:
 
 def divided(
     asked: Asked, *, screening_s: float, left_s: float, start_s: float, pass_s: float,
-    scatter: float, live: bool = True, made: int = 0,
+    scatter: float, live: bool = True, made: int = 0, running: bool = False,
 ) -> Division:  # fmt: skip
     """How the time that is left is divided.
 
@@ -51,11 +51,13 @@ def divided(
         scatter: see there.
         live: phases can be of any length; else a launch takes `start_s`.
         made: launches of the final that there are already; others are added to them.
+        running: the first launch has started: it goes on from the screening.
     """
     each_s = start_s + best_passes(start_s, pass_s, scatter) * pass_s if live else start_s
     least = max(1, LEAST_LAUNCHES - made)
-    more = asked.launches or max(least, int(left_s / max(each_s, 1e-3)))
-    phase_s = max(0.0, left_s / more - start_s) if live else 0.0
+    started_s = start_s if running else 0.0
+    more = asked.launches or max(least, int((left_s + started_s) / max(each_s, 1e-3)))
+    phase_s = max(0.0, (left_s + started_s) / more - start_s) if live else 0.0
     return Division(
         screening_s=screening_s,
         launches=made + more,
@@ -84,10 +86,10 @@ def division_lines(comparison: Comparison) -> tuple[str, ...]:
         passes = max(1, round(division.phase_s / division.pass_s))
         best = best_passes(division.start_s, division.pass_s, division.scatter)
         second += (
-            f", each about {duration(division.start_s)} to start and "
-            f"{duration(division.phase_s)} of {plural(passes, 'pass')}. Passes scatter by "
-            f"{percent(division.scatter)}: {best:.0f} a launch would be best, and at least "
-            f"{LEAST_LAUNCHES} launches are needed"
+            f", each {duration(division.phase_s)} of {plural(passes, 'pass')}. A start takes about "
+            f"{duration(division.start_s)}, and the first goes on from the screening. Passes "
+            f"scatter by {percent(division.scatter)}: {best:.0f} a launch would be best, and at "
+            f"least {LEAST_LAUNCHES} launches are needed"
         )
     return first, f"{second}."
 

@@ -26,7 +26,9 @@ def same_rows(runs: Sequence[Run]) -> list[Answer]:
         elif not run.spec.capabilities.synchronous:
             found[id(run)] = "asynchronous"  # each worker takes batches as it needs them
         else:  # the two Keras shuffle arrays otherwise
-            key = (run.spec.seed, run.spec.global_batch, run.spec.keras)
+            # A live run that leaves after the screening may end within its first epoch.
+            early = epochs[0].steps if run.blocks and len(epochs) == 1 else 0
+            key = (run.spec.seed, run.spec.global_batch, run.spec.keras, early)
             groups.setdefault(key, []).append((run, epochs))
     for group in groups.values():
         common = _common([epochs for _, epochs in group])

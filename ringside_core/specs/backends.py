@@ -69,8 +69,7 @@ class BackendRow:
         options: the type of its options. Their annotations say what `--tuned` tries.
         default_arms: an arm for each, if nobody names backends: the options, as they are typed
             after the name and a colon. The empty text: without options.
-        compared_by_default: at which sizes the default comparison has it. The first of its default
-            arms stands for it at one replica: there the others do nothing else.
+        compared_by_default: whether the default comparison has it, at its largest size.
     """
 
     name: str
@@ -78,7 +77,7 @@ class BackendRow:
     capabilities: Capabilities
     options: type[BackendOptions] = BackendOptions
     default_arms: tuple[str, ...] = ("",)
-    compared_by_default: Literal["never", "several replicas", "every size"] = "several replicas"
+    compared_by_default: bool = True
 
 
 _ROWS = (
@@ -86,13 +85,12 @@ _ROWS = (
         "serial",
         "backends.serial:Serial",
         Capabilities(family="none", process_model="single", always_one_replica=True),
-        compared_by_default="every size",
     ),
     BackendRow(
         "one_device",
         "backends.tf_distribute.one_device:OneDevice",
         Capabilities(family="tf.distribute", process_model="single", always_one_replica=True),
-        compared_by_default="never",  # serial within the scope of a strategy
+        compared_by_default=False,  # serial within the scope of a strategy
     ),
     BackendRow(
         "mirrored",
@@ -104,7 +102,7 @@ _ROWS = (
         "central_storage",
         "backends.tf_distribute.central_storage:CentralStorage",
         Capabilities(family="tf.distribute", process_model="single"),
-        compared_by_default="never",  # upstream calls it experimental
+        compared_by_default=False,  # upstream calls it experimental
     ),
     BackendRow(
         "multi_worker_mirrored",
@@ -115,7 +113,6 @@ _ROWS = (
             joins=("tf_config", "slurm"),
         ),
         CommunicationOptions,
-        compared_by_default="every size",
     ),
     BackendRow(
         "parameter_server",
@@ -127,7 +124,7 @@ _ROWS = (
             joins=("tf_config", "slurm"),
         ),
         ParameterServerOptions,
-        compared_by_default="never",  # asynchronous: to certify it takes as long as all the others
+        compared_by_default=False,  # asynchronous: to certify it takes as long as all the others
     ),
     BackendRow(
         "horovod",
@@ -138,7 +135,6 @@ _ROWS = (
             joins=("horovodrun", "mpirun", "slurm"),
         ),
         HorovodOptions,
-        compared_by_default="every size",
     ),
     BackendRow(
         "independent",

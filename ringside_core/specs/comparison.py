@@ -337,9 +337,12 @@ class Comparison(Document):
         return self.replace(runs=(*self.runs, run), rounds=max(self.rounds, run.round + 1))
 
     def spec_of(self, arm: Arm, number: int = 0) -> RunSpec:
-        """The run of an arm in a round: each round has its own seed, the same for all arms."""
+        """The run of an arm in a launch: each has its own seed, the same for all arms.
+
+        The screening has that of the first launch of the final, which goes on from it.
+        """
         spec = self.shared.spec_of(arm, self.placement)
-        return spec.replace(seed=(spec.seed + number) % (MAX_SEED + 1))
+        return spec.replace(seed=(spec.seed + max(0, number - 1)) % (MAX_SEED + 1))
 
 
 def _named(hosts: Iterable[Host]) -> str:

@@ -11,6 +11,7 @@ import pytest
 
 from launch import execute, make_plan
 from launch.turns import Turns
+from ringside.stats.summary import summarize
 from tests.parallel.typed import LIMIT_S, ended, left_of, results, started
 from tests.unit.stats.factory import spec_of
 
@@ -24,10 +25,11 @@ pytestmark = [
 
 
 def compare(tmp_path: Path, *flags: str) -> "subprocess.Popen[str]":
-    """One live launch of two replicas, without certificates: the screening."""
+    """Two replicas, without certificates, and only the screening if the flags do not say more."""
+    counted = () if "--launches" in flags else ("--launches", "0")
     return started(
         tmp_path,
-        *("--workload", "digits", "--replicas", "2", "--launches", "0", "--no-verify"),
+        *("--workload", "digits", "--replicas", "2", "--no-verify", *counted),
         *("--epochs", "6", "--name", "bout", *flags),
     )
 
@@ -55,6 +57,28 @@ def nobody_left(tmp_path: Path) -> bool:
     while (left := left_of(tmp_path / FOLDER)) and time.monotonic() < give_up:
         time.sleep(0.1)
     return not left
+
+
+def test_the_screening_goes_on_as_the_first_launch_of_the_final(tmp_path: Path) -> None:
+    """What is left out of the final ends; the others train on, from the same update."""
+    flags = ("--backends", "one_device,mirrored", "--launches", "1", "--budget", "20s")
+    code, said = ended(compare(tmp_path, *flags))
+
+    assert code == 0, said
+    comparison = results(tmp_path / FOLDER)
+    assert comparison.finalists == ("serial ×1", "mirrored ×2")
+    made = {(run.arm, run.round): run for run in comparison.runs}
+    assert len(made) == 3 + 2
+    ends = {label: made[label, 0].blocks[-1].ended_after for label in comparison.finalists}
+    assert set(ends.values()) == {made["one_device ×1", 0].blocks[-1].ended_after}
+    for label in comparison.finalists:
+        screened, first = made[label, 0], made[label, 1]
+        assert (first.log_dir, first.spec) == (screened.log_dir, screened.spec)
+        assert first.blocks[0].begun_after == ends[label]
+        assert screened.wall_s + first.wall_s >= sum(
+            block.wall_s for block in screened.blocks + first.blocks
+        )
+    assert {row.same_rows for row in summarize(comparison).runs} == {"yes"}
 
 
 @pytest.mark.nightly

@@ -67,7 +67,7 @@ def test_the_screening_chooses_and_the_final_has_its_launches(tmp_path: Path) ->
     first = order_of(comparison.arms[:-1], 0, comparison.seed)
     assert executor.ran[: len(first)] == [(arm.label, BASE.seed) for arm in first]
     assert executor.ran[len(first) :] == [
-        (arm.label, BASE.seed + number)
+        (arm.label, BASE.seed + number - 1)  # the first one has the seed of the screening
         for number in (1, 2, 3)
         for arm in order_of(ended.arms_of(1), number, ended.seed)
     ]
@@ -119,6 +119,40 @@ def test_the_next_one_takes_the_place_of_a_contender_that_fails(tmp_path: Path) 
     )
     assert launches_of(ended).final in ((1, 2, 3), (2, 3, 4))
     assert ended.ended_because == "All 3 launches of the final were made."
+
+
+class Departs(Made):
+    """The arm feeds other rows from its second run on."""
+
+    def __call__(self, arm: Any, spec: RunSpec, run_dir: Path) -> tuple[Execution, Load | None]:
+        """One run."""
+        again = arm.label == "horovod ×2" and spec.seed > BASE.seed
+        execution, load = super().__call__(arm, spec, run_dir)
+        if again:
+            records = tuple(
+                one.replace(
+                    epochs=tuple(
+                        each.replace(ledger=each.ledger and each.ledger.replace(rows=7))
+                        for each in one.epochs
+                    )
+                )
+                for one in execution.records
+            )
+            execution = execution.replace(records=records)
+        return execution, load
+
+
+def test_a_contender_that_is_no_longer_comparable_leaves(tmp_path: Path) -> None:
+    """As one that fails does."""
+    comparison = comparison_of(BACKENDS, "2", verified=True)
+
+    ended = made(comparison, tmp_path, Departs(SPEEDS))
+
+    assert "horovod ×2" not in ended.finalists
+    assert ended.notes == (
+        "horovod ×2 cannot be compared since launch 2 of the final; horovod:controller=mpi ×2 "
+        "takes its place.",
+    )
 
 
 def test_no_final_is_left_without_a_second_contender(tmp_path: Path) -> None:

@@ -64,6 +64,14 @@ def test_a_finished_one_says_so(tmp_path: Path) -> None:
     assert again.division is not None and again.division.launches > 20
 
 
+def test_one_without_a_final_has_no_launches_to_add(tmp_path: Path) -> None:
+    """Nor is that a look."""
+    left_behind(tmp_path, ended_because="No two contenders are there.")
+
+    with pytest.raises(RefusalError, match=r"with a final.*No two contenders are there"):
+        reopened(tmp_path, budget="1h")
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [

@@ -107,7 +107,7 @@ def test_the_division_of_the_time_is_printed() -> None:
 
     assert shown["Stage 1"] == "Screening: 60 s, 24 % of 4.2 min."
     assert "3 launches of serial, mirrored ×1" in shown["Stage 2"]
-    assert "each about 15 s to start and 40 s of 10 passes" in shown["Stage 2"]
+    assert "each 40 s of 10 passes. A start takes about 15 s" in shown["Stage 2"]
     assert "Passes scatter by 6.0 %: 17 a launch would be best" in shown["Stage 2"]
     assert "a failed; b takes its place." in section.answer
 

@@ -311,6 +311,22 @@ def test_rows_are_held_against_each_other_as_far_as_all_have_trained() -> None:
     ]
 
 
+def test_what_leaves_within_its_first_epoch_is_held_against_what_leaves_with_it() -> None:
+    """The others of a live launch go on."""
+    part = epoch(0.5, ledger=ROWS.replace(rows=10), step_end_s=(0.5,), examples=10)
+    turn = Block(number=0, begun_after=0, ended_after=1, wall_s=1.0)
+    whole = [epoch(1.0, ledger=ROWS, steps=2, examples=20) for _ in range(2)]
+    runs = [
+        run_of(arm_of(name), [record(spec_of(name), made)]).replace(blocks=(turn,))
+        for name, made in (
+            ("serial", whole), ("mirrored", whole), ("one_device", [part]), ("horovod", [part])
+        )
+    ]  # fmt: skip
+
+    assert same_rows(runs) == ["yes"] * 4
+    assert same_rows(runs[:3]) == ["yes", "yes", "one run"]
+
+
 ROWS = LedgerDigest(rows=20, hash="1" * 16)
 OTHERS = ROWS.replace(hash="2" * 16)
 
