@@ -6,7 +6,8 @@ The arms of one program are certified together. The same arms without a mistake 
 import dataclasses
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -54,13 +55,23 @@ def beside(name: str) -> tuple[str, str]:
     return MISTAKES[name].program, str(MISTAKES[name].changes)
 
 
+@contextmanager
+def started_with(subject: Subject, **changes: str) -> Iterator[None]:
+    """Processes of these arms are started so."""
+    if subject.spec.keras == 3:  # forks have loaded legacy Keras (tests/warm.py)
+        changes["python"] = sys.executable
+    here = Site.here
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Site, "here", lambda: dataclasses.replace(here(), **changes))
+        yield
+
+
 @pytest.fixture(scope="module", name="certified")
 def certified_(
     asked: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[str, str], Certificate]:
     """The certificate of a mistake in an arm, made with all others that are asked for beside it."""
     made: dict[str, Certificate] = {}
-    here = Site.here
 
     def subject_of(name: str, arm: str) -> Subject:
         found = MISTAKES[name]
@@ -71,11 +82,7 @@ def certified_(
         if label not in made:
             pairs = [(each["name"], each["arm"]) for each in asked if "name" in each]
             arms = [subject_of(*pair) for pair in pairs if beside(pair[0]) == beside(name)]
-            site = dataclasses.replace(here(), program="tests/mistakes/planted.py")
-            if arms[0].spec.keras == 3:  # forks have loaded legacy Keras (tests/warm.py)
-                site = dataclasses.replace(site, python=sys.executable)
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(Site, "here", lambda: dataclasses.replace(site, run_id=here().run_id))
+            with started_with(arms[0], program="tests/mistakes/planted.py"):
                 found = certify(arms, folder=tmp_path_factory.mktemp("arms"), steps=STEPS)
             made.update({c.arm.label: c for c in found})
         return made[label]
@@ -106,7 +113,10 @@ def test_an_arm_without_a_mistake_is_certified(program: str, tmp_path: Path) -> 
     backends = (*BOTH, *WORKERS) if program == "dense" else BOTH
     arms = [arm_of(program_of(program), backend, **how) for backend in backends]
 
-    for certificate in certify(arms, folder=tmp_path, steps=STEPS):
+    with started_with(arms[0]):
+        found = certify(arms, folder=tmp_path, steps=STEPS)
+
+    for certificate in found:
         assert certificate.passed, certificate.reason
 
 
