@@ -468,9 +468,7 @@ def _begun() -> _Session:
     # Batch and epochs are known when fit is called.
     spec = spec_from_flags(found, global_batch=found.size, epochs=1, save="record")
     spec = spec.replace(
-        workload=name or "notebook",
-        precision=tf.keras.backend.floatx(),
-        keras=VERSION,
+        workload=name or "notebook", precision=tf.keras.backend.floatx(), keras=VERSION
     )
     surroundings = own_surroundings(spec)
     run_dir = Path("runs") / spec.replace(global_batch=spec.topology.num_replicas).run_name

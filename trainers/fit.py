@@ -25,12 +25,7 @@ from trainers.data_graph import drawn_again, draws_in_parallel, reads_the_same
 from trainers.driver import Driver, Listener, Training
 from trainers.fit_call import FitCall, no_batch
 from trainers.preemption import Preemption
-from trainers.reading import (
-    Reading,
-    begins_again,
-    reading,
-    rows_of_arrays,
-)
+from trainers.reading import Reading, begins_again, reading, rows_of_arrays
 from trainers.resume import check_goes_on, restored
 from trainers.shard import digest
 from trainers.step import Steps
@@ -147,11 +142,7 @@ def train_call(
                 saver.training = training
                 saver.on_end()
         return call.no_history()
-    with (
-        Preemption.heard(ending),
-        reading(data, backend.strategy_here),
-        refusals_as_they_are(),
-    ):
+    with Preemption.heard(ending), reading(data, backend.strategy_here), refusals_as_they_are():
         driver.start()
         try:
             history = _fitted(call, calls, watching, position)

@@ -28,14 +28,8 @@ COMMANDS = {
     "drill": ("ringside.cli.drill", "Make faults in a run of each backend; what each loses."),
     "launch": ("ringside.cli.launch", "Start one run under one backend: plan, processes, outcome."),
     "kubernetes": ("ringside.cli.kubernetes", "Print one run's manifests for Kubernetes."),
-    "allreduce": (
-        "ringside.cli.allreduce",
-        "Time the all-reduce of every stack.",
-    ),
-    "predict": (
-        "ringside.cli.predict",
-        "Predict step times at sizes that you cannot run.",
-    ),
+    "allreduce": ("ringside.cli.allreduce", "Time the all-reduce of every stack."),
+    "predict": ("ringside.cli.predict", "Predict step times at sizes that you cannot run."),
     "lab": ("ringside.cli.lab", "Make hosts on this machine: up, status, rate, cut, mend, down."),
     "doctor": ("ringside.cli.doctor", "Show which backends can run here, and why others cannot."),
     "report": (

@@ -51,12 +51,7 @@ def drill(
         struck_after[label] = after
         for fault in faults:
             run = Run(
-                subject,
-                fault,
-                own / fault,
-                start,
-                deadline_s=deadline_s,
-                min_replicas=min_replicas,
+                subject, fault, own / fault, start, deadline_s=deadline_s, min_replicas=min_replicas
             )
             if why := obstacle(fault, spec, run.plan, start.placement):
                 cell = Cell(arm=label, fault=fault, obstacle=why)

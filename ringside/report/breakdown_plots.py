@@ -32,10 +32,7 @@ def breakdown_plot(found: Breakdowns | None) -> Plot:
     names = list(dict.fromkeys(part.name for one in found.arms for part in one.parts))
     names.append("remainder")
     rows = [
-        {
-            **{part.name: part.ms.value for part in one.parts},
-            "remainder": one.remainder.value,
-        }
+        {**{part.name: part.ms.value for part in one.parts}, "remainder": one.remainder.value}
         for one in found.arms
     ]
     caption = (

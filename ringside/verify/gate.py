@@ -152,12 +152,7 @@ def _of_one_example(one: Deviation, reference: Trace) -> float:
     return 1.0 / (count * _scale([values[one.name]])) if np.all(whole) else 0.0
 
 
-def judged(
-    name: str,
-    found: Sequence[Deviation],
-    tolerance: float,
-    finding: str,
-) -> Check:
+def judged(name: str, found: Sequence[Deviation], tolerance: float, finding: str) -> Check:
     """A check of deviations after each step: none may exceed the tolerance.
 
     Args:
@@ -306,13 +301,7 @@ def _whole(
 
 
 def _deviation(
-    task: str,
-    kind: Kind,
-    name: str,
-    step: int,
-    arm: Any,
-    reference: Any,
-    scale: float,
+    task: str, kind: Kind, name: str, step: int, arm: Any, reference: Any, scale: float
 ) -> Deviation:
     value: float | None = None
     if arm is not None and np.shape(arm) == np.shape(reference):

@@ -227,10 +227,7 @@ def _counted(part: Part, gradient: Any) -> Any:
 
 
 def _reduced(
-    part: Part,
-    gradients: list[Any],
-    variables: list[Any],
-    upstream: Callable[[Any], Any] | None,
+    part: Part, gradients: list[Any], variables: list[Any], upstream: Callable[[Any], Any] | None
 ) -> list[Any]:
     """Gradients, added over replicas.
 
