@@ -70,10 +70,8 @@ def drill(
 
 
 def _whole(run: Run) -> tuple[int, int, int]:
-    """Train without a fault: (planned updates, those after which faults are made, in which fit).
-
-    Of a script with several fits it is the last one: the earlier ones must then be restored.
-    """
+    """Train without a fault: (planned updates, those after which faults are made, in which fit)."""
+    # Of a script with several fits it is the last one: the earlier ones must then be restored.
     outcome = run.without_a_fault()
     if not outcome.completed:
         raise RefusalError(

@@ -312,11 +312,9 @@ def _deviation(
 
 
 def _scales(kind: Kind, reference: Mapping[str, NDArray[Any]]) -> dict[str, float]:
-    """The number by which the difference of each array is divided.
-
-    All predictions are one kind. Optimizer variables are one kind for each slot, because moments of
-    different order differ by orders of magnitude. Each metric is a kind of its own.
-    """
+    """The number by which the difference of each array is divided."""
+    # All predictions are one kind. Optimizer variables are one kind for each slot, because moments
+    # of different order differ by orders of magnitude. Each metric is a kind of its own.
     if kind in ("metrics", "evaluation"):
         return {name: _scale([array]) for name, array in reference.items()}
     if kind == "slots":
