@@ -187,10 +187,6 @@ class Lab(Document):
             out_bits_per_s=out, in_bits_per_s=into, cut=link.is_cut(host), sshd=sshd, processes=busy
         )
 
-    def down(self) -> None:
-        """Take the lab down."""
-        take_down(self.name)
-
     def _make(self, bits_per_s: int) -> None:
         folder = folder_of(self.name)
         LABS.mkdir(exist_ok=True)
