@@ -91,15 +91,7 @@ def _by_hand(
                 received=f"{folder}, which holds {record.name} already",
                 advice="Choose another with --run-dir, or remove it.",
             )
-    raise typer.Exit(
-        run_process(
-            _train,
-            spec,
-            surroundings,
-            folder,
-            aloud=surroundings.rank == 0,
-        )
-    )
+    raise typer.Exit(run_process(_train, spec, surroundings, folder, aloud=surroundings.rank == 0))
 
 
 def main(arguments: list[str]) -> int:

@@ -13,13 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ringside_core.keras import KERAS, tf
-from ringside_core.specs import (
-    BackendOptions,
-    Capabilities,
-    RefusalError,
-    RunSpec,
-    Surroundings,
-)
+from ringside_core.specs import BackendOptions, Capabilities, RefusalError, RunSpec, Surroundings
 
 Reduction = Literal["sum", "mean", "max"]
 Role = Literal["replica", "coordinator", "server"]

@@ -133,10 +133,8 @@ def _own_address(step: SlurmStep) -> str:
 
 
 def _interface(step: SlurmStep) -> str:
-    """The network interface by which this node reaches the others.
-
-    Without it, Gloo would take the address of the host's name. On Debian that is 127.0.1.1.
-    """
+    """The network interface by which this node reaches the others."""
+    # Without it, Gloo would take the address of the host's name. On Debian that is 127.0.1.1.
     address = _own_address(step)
     for name, bound in psutil.net_if_addrs().items():
         if any(one.address == address for one in bound):

@@ -57,11 +57,7 @@ class HorovodRing(Ranks):
         use_local_gpu(hvd.local_rank(), hvd.local_size())
 
     def _set_environment(self) -> None:
-        """Horovod reads options from the environment when it starts; None changes nothing there.
-
-        Raises:
-            RefusalError: another controller than the launcher's.
-        """
+        """Horovod reads options from the environment when it starts; None changes nothing there."""
         options, launched_by = self._options, self.surroundings.kind
         env = os.environ
         if self.surroundings.step is not None:

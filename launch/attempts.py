@@ -97,12 +97,7 @@ def set_aside(run_dir: Path) -> PositiveInt | None:
 
 
 def attempt(
-    spec: RunSpec,
-    run_dir: Path,
-    start: Start,
-    *,
-    restarts: int,
-    say: Callable[[str], None],
+    spec: RunSpec, run_dir: Path, start: Start, *, restarts: int, say: Callable[[str], None]
 ) -> tuple[Execution, Attempts]:
     """Run a spec until it is over, or has been started again so often.
 

@@ -58,10 +58,7 @@ class Elastic:
         self._pause_s, self._grows_from = LOOK_S, 0
 
     def run(
-        self,
-        spec: RunSpec,
-        run: Callable[[RunSpec, Placement], Execution],
-        interrupts: Interrupts,
+        self, spec: RunSpec, run: Callable[[RunSpec, Placement], Execution], interrupts: Interrupts
     ) -> Execution:
         """Run it with as many replicas as there is room for, until there is room for more.
 

@@ -26,7 +26,7 @@ ECHO_CLASSES = frozenset(
 # … or by message, if a class says too little (UnknownError, InternalError).
 ECHO_TEXT = re.compile(
     r"Horovod(All|Broadcast|Internal|Reducescatter)|Connection (closed|reset|refused)|Broken pipe"
-    r"|[Cc]oordination service|Socket closed|gloo/|collective.*(abort|cancel)",
+    r"|[Cc]oordination service|Socket closed|gloo/|collective.*(abort|cancel)"
 )
 
 # How horovodrun and mpirun name the rank that ended first: (rank, exit code) or (rank, signal).

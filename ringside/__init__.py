@@ -28,17 +28,7 @@ if TYPE_CHECKING:
     from ringside_core.workloads.workload import QualityTarget, Workload
     from trainers.gather import gather
 
-__all__ = [
-    "QualityTarget",
-    "Workload",
-    "fit",
-    "gather",
-    "is_chief",
-    "scope",
-    "shard",
-    "step",
-    "tf",
-]
+__all__ = ["QualityTarget", "Workload", "fit", "gather", "is_chief", "scope", "shard", "step", "tf"]
 
 _HOMES = {
     "QualityTarget": "ringside_core.workloads.workload",

@@ -31,14 +31,10 @@ class _ReachedFitError(BaseException):
 
 
 class _Probe:
-    """A program that is run up to a fit, to see what that asks for.
-
-    Attributes:
-        skipped: how many fits before it were reached; nothing is trained by them.
-    """
+    """A program that is run up to a fit, to see what that asks for."""
 
     def __init__(self, skips: int) -> None:
-        self._skips, self.skipped = skips, 0
+        self._skips, self.skipped = skips, 0  # fits before it, which train nothing
 
     def reached(self, call: FitCall) -> Any:
         """The program has reached a fit; a skipped one tells no numbers."""

@@ -72,34 +72,21 @@ from trainers.turns import WaitForTurn
 
 @dataclass
 class _Session:
-    """This process's part of a run, from the script's first call to its end.
-
-    Attributes:
-        steps: of its models; None: plain Keras trains them.
-        script: it and its arguments; empty: a notebook, or an interpreter.
-        record: of the next training.
-        surroundings: where this process stands in the run.
-        run_dir: folder of the run.
-        launched: a launcher of Ringside's waits for the record; it chose batch and epochs of the
-            first training, and it writes the record.
-        timed: number of the fit that is timed, after which the script ends; None: it runs whole.
-        trial: trains instead, where the script is verified.
-        trainings: how many fits have trained.
-        workload: that a function has returned; None: a script runs.
-    """
+    """This process's part of a run, from the script's first call to its end."""
 
     backend: Backend
-    steps: Steps | None
-    script: str
-    record: RecordInProgress
+    steps: Steps | None  # of its models; None: plain Keras trains them
+    script: str  # it and its arguments; empty: a notebook, or an interpreter
+    record: RecordInProgress  # of the next training
     surroundings: Surroundings
     run_dir: Path
     reporter: Reporter
+    # A launcher of Ringside's chose batch and epochs of the first training, and writes the record.
     launched: bool
-    timed: int | None = None
-    trial: Any = None
-    trainings: int = 0
-    workload: Workload | None = None
+    timed: int | None = None  # number of the fit after which the script ends; None: it runs whole
+    trial: Any = None  # trains instead, where the script is verified
+    trainings: int = 0  # how many fits have trained
+    workload: Workload | None = None  # that a function has returned; None: a script runs
 
     def set_rate(self, call: FitCall) -> None:
         """Let the learning rate of a workload follow the batch, as the run says."""
@@ -468,9 +455,7 @@ def _begun() -> _Session:
     # Batch and epochs are known when fit is called.
     spec = spec_from_flags(found, global_batch=found.size, epochs=1, save="record")
     spec = spec.replace(
-        workload=name or "notebook",
-        precision=tf.keras.backend.floatx(),
-        keras=VERSION,
+        workload=name or "notebook", precision=tf.keras.backend.floatx(), keras=VERSION
     )
     surroundings = own_surroundings(spec)
     run_dir = Path("runs") / spec.replace(global_batch=spec.topology.num_replicas).run_name
@@ -534,10 +519,8 @@ def _said(error: BaseException) -> BaseException:
 
 
 def _end_at_errors(script: str) -> None:
-    """Let a refusal be one message, and let no rank outlive its error: peers would wait for it.
-
-    Threads of TensorFlow and Horovod could keep it alive.
-    """
+    """Let a refusal be one message, and let no rank outlive its error: peers would wait for it."""
+    # Threads of TensorFlow and Horovod could keep it alive.
     shown: Callable[..., Any] = sys.excepthook
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

@@ -206,10 +206,7 @@ class Driver:
     """
 
     def __init__(
-        self,
-        training: Training,
-        record: RecordInProgress,
-        listeners: Sequence[Listener],
+        self, training: Training, record: RecordInProgress, listeners: Sequence[Listener]
     ) -> None:
         """Prepare, start nothing.
 

@@ -25,12 +25,7 @@ from trainers.data_graph import drawn_again, draws_in_parallel, reads_the_same
 from trainers.driver import Driver, Listener, Training
 from trainers.fit_call import FitCall, no_batch
 from trainers.preemption import Preemption
-from trainers.reading import (
-    Reading,
-    begins_again,
-    reading,
-    rows_of_arrays,
-)
+from trainers.reading import Reading, begins_again, reading, rows_of_arrays
 from trainers.resume import check_goes_on, restored
 from trainers.shard import digest
 from trainers.step import Steps
@@ -147,11 +142,7 @@ def train_call(
                 saver.training = training
                 saver.on_end()
         return call.no_history()
-    with (
-        Preemption.heard(ending),
-        reading(data, backend.strategy_here),
-        refusals_as_they_are(),
-    ):
+    with Preemption.heard(ending), reading(data, backend.strategy_here), refusals_as_they_are():
         driver.start()
         try:
             history = _fitted(call, calls, watching, position)
@@ -244,11 +235,7 @@ class _First(_Quiet):
 
 
 class _Calls(_Quiet):
-    """Called after the author's callbacks: lets the driver follow Keras' `fit`.
-
-    Attributes:
-        warnings: of what callbacks have not learned at a restart.
-    """
+    """Called after the author's callbacks: lets the driver follow Keras' `fit`."""
 
     driver: Driver
 
@@ -261,7 +248,7 @@ class _Calls(_Quiet):
         self._before_epoch = 0  # updates of this run before the epoch's number 0
         self._begun_at = 0  # updates of this run when the epoch began
         resumed = position != Position(call.first_epoch)
-        self.warnings: tuple[str, ...] = ()
+        self.warnings: tuple[str, ...] = ()  # of what callbacks have not learned
         if resumed:
             self._state, self.warnings = learned_by(
                 call.callbacks, position.learned, call.model, stopped=stopped
@@ -372,15 +359,9 @@ def _check_workers(position: Position) -> None:
 
 
 def _agreed(call: FitCall, backend: Backend) -> tuple[bool, bool, bool]:
-    """What all processes agree on.
-
-    Returns:
-        (whether any has callbacks that look at batches; whether any has callbacks; whether all have
-        as many processors: TensorFlow reads as many files at once where its author leaves it that).
-
-    Raises:
-        RefusalError: processes have different numbers of batches, or other data to divide.
-    """
+    """(Any callbacks that look at batches, any callbacks, as many processors in all processes)."""
+    # TensorFlow reads as many files at once as there are processors, where its author leaves it
+    # that.
     looks = any(map(KERAS.looks_at_steps, call.callbacks))
     batches = -1 if call.steps_per_epoch is None else call.steps_per_epoch
     same = [batches, len(os.sched_getaffinity(0)), digest(call.arguments.get("x"))]

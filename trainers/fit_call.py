@@ -11,13 +11,7 @@ from ringside_core.specs import RefusalError
 from ringside_core.workloads.step import Step
 from ringside_core.workloads.without_horovod import check_not_horovods
 from trainers.data_graph import authors_batch_of
-from trainers.reading import (
-    arrays_in,
-    batch_of,
-    batches_of,
-    begins_again,
-    rows_of_arrays,
-)
+from trainers.reading import arrays_in, batch_of, batches_of, begins_again, rows_of_arrays
 from trainers.shard import check_divides, own_batches
 
 Gradients = Literal["optimizer", "tape"]

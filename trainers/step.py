@@ -51,12 +51,7 @@ class Steps:
     """
 
     def __init__(
-        self,
-        backend: Backend,
-        *,
-        passes: int = 1,
-        draws: int | None = None,
-        reduces: bool = True,
+        self, backend: Backend, *, passes: int = 1, draws: int | None = None, reduces: bool = True
     ) -> None:
         """See the class.
 

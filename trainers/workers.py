@@ -282,11 +282,7 @@ def _of_any_size(t: Any) -> Any:
 
 
 def _graph_of(dataset: Any) -> Any:
-    """The serialised graph of a data set, which yields the same on all workers.
-
-    Raises:
-        RefusalError: it runs Python, or is too large for a message.
-    """
+    """The serialised graph of a data set, which yields the same on all workers."""
     spec = dataset.element_spec
     flat = [each for each in tf.nest.flatten(spec, expand_composites=True) if each is not None]
     try:

@@ -86,11 +86,9 @@ class MultiWorkerMirrored(StrategyBackend):
 
 
 def _let_processes_read_alone(alone: Callable[[], bool]) -> None:
-    """A chief that saves a model alone would wait for the others (tensorflow#38635).
-
-    It would read the states of metrics, and moving statistics, which are summed on read; the latter
-    are equal in all processes after a training. Private: TensorFlow 2.21.
-    """
+    """A chief that saves a model alone would wait for the others (tensorflow#38635)."""
+    # It would read the states of metrics, and moving statistics, which are summed on read; the
+    # latter are equal in all processes after a training. Private: TensorFlow 2.21.
     read = SyncOnReadVariable._get_cross_replica
 
     def own(variable: Any) -> Any:
@@ -100,10 +98,9 @@ def _let_processes_read_alone(alone: Callable[[], bool]) -> None:
 
 
 def _be_patient() -> None:
-    """Let a peer be silent for an hour. TensorFlow's coordination service would end it after 10 s.
-
-    The strategy itself configures the service, and sets no heartbeat: its call gets one here.
-    """
+    """Let a peer be silent for an hour; TensorFlow's own limit is 10 s."""
+    # The strategy itself configures the coordination service, and sets no heartbeat: its call gets
+    # one here.
     configured = context.context().configure_coordination_service
     context.context().configure_coordination_service = partial(
         configured, heartbeat_timeout_in_ms=FROZEN_LIMIT_MS
@@ -124,11 +121,7 @@ def take_place(task: ClusterTask) -> None:
 
 
 def _check_port_is_free(task: ClusterTask) -> None:
-    """Refuse a TF_CONFIG whose own port is taken; TensorFlow would abort the process.
-
-    Raises:
-        RefusalError: something listens there.
-    """
+    """Refuse a TF_CONFIG whose own port is taken; TensorFlow would abort the process."""
     host, _, port = task.address.rpartition(":")
     with socket.socket() as probe:
         # As gRPC does: a port in TIME_WAIT from a run just ended is free.

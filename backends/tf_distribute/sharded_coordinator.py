@@ -21,11 +21,10 @@ from ringside_core.keras import tf
 
 
 class _TurnQueue:
-    """Replaces `queue.Queue` inside the closure queue: closures go to the workers in turn.
+    """Replaces `queue.Queue` inside the closure queue: closures go to the workers in turn."""
 
-    A worker thread stores its number in `reader`; then `empty` and `get` are about its own closures
-    only. The closure queue holds its lock during every call.
-    """
+    # A worker thread stores its number in `reader`; then `empty` and `get` are about its own
+    # closures only. The closure queue holds its lock during every call.
 
     def __init__(self, num_workers: int, max_size: int) -> None:
         self._closures: list[deque[Any]] = [deque() for _ in range(num_workers)]

@@ -65,10 +65,7 @@ def remote_flags(networks: Mapping[str, str], site: Site) -> tuple[str, ...]:
 
 def scratch_env(folder: str) -> dict[str, str]:
     """Let Open MPI keep its session files and shared memory in a folder that we remove."""
-    return {
-        "OMPI_MCA_orte_tmpdir_base": folder,
-        "OMPI_MCA_btl_vader_backing_directory": folder,
-    }
+    return {"OMPI_MCA_orte_tmpdir_base": folder, "OMPI_MCA_btl_vader_backing_directory": folder}
 
 
 def ranks_plan(

@@ -47,10 +47,7 @@ class _Keeper:
         return self.mute or self.popen.poll() is not None
 
     def ask(self, byte: bytes = b".") -> int:
-        """Send a heartbeat, or a byte that `sweep.keep` knows, unless the pipe is full.
-
-        Returns how many bytes will have come back once this one has.
-        """
+        """Send a byte of `sweep.keep`, unless the pipe is full; returns how many come back."""
         assert self.popen.stdin is not None
         with self.asking:
             awaited = self.sent + 1

@@ -44,8 +44,7 @@ ServersOnFlag = Annotated[
     ),
 ]
 OversubscribeFlag = Annotated[
-    bool,
-    typer.Option("--oversubscribe", help="Run more replicas on a host than it has cores."),
+    bool, typer.Option("--oversubscribe", help="Run more replicas on a host than it has cores.")
 ]
 
 MinReplicas = Annotated[

@@ -67,12 +67,10 @@ class Effort:
 
 def trials_of(
     tuned: Annotated[
-        bool,
-        typer.Option("--tuned", help="Search settings for each arm; compare those too."),
+        bool, typer.Option("--tuned", help="Search settings for each arm; compare those too.")
     ] = False,
     trials: Annotated[
-        int | None,
-        typer.Option(min=2, help="Settings that --tuned tries per arm. Default: 6."),
+        int | None, typer.Option(min=2, help="Settings that --tuned tries per arm. Default: 6.")
     ] = None,
 ) -> int:
     """Trials of the search for each arm; 0: no search."""

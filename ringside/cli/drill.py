@@ -46,8 +46,7 @@ def command(
     spec: RunSpec,
     placement: Placement,
     faults: Annotated[
-        str | None,
-        typer.Option(help=f"Comma-separated. Default: all of {', '.join(FAULTS)}."),
+        str | None, typer.Option(help=f"Comma-separated. Default: all of {', '.join(FAULTS)}.")
     ] = None,
     backends: BackendNames = None,
     replicas: Sizes = None,

@@ -7,9 +7,7 @@ import contextlib
 import importlib
 import signal
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import typer
 
@@ -18,34 +16,20 @@ from ringside.cli.stopping import Stopped, ending_on_signals
 ROOT = Path(__file__).resolve().parents[2]
 BY_SIGNAL = tuple(128 + one for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
 STOPPED = "stopped; every process that it started has been ended"
+# Each is a module beside this one.
 COMMANDS = {
-    "compare": (
-        "ringside.cli.compare",
-        "Train the same model under every backend; table and report.",
-    ),
-    "check": ("ringside.cli.check", "Say what will be done with a program, and train nothing."),
-    "verify": ("ringside.cli.verify", "Prove that every backend computes the same; certificates."),
-    "drill": ("ringside.cli.drill", "Make faults in a run of each backend; what each loses."),
-    "launch": ("ringside.cli.launch", "Start one run under one backend: plan, processes, outcome."),
-    "kubernetes": ("ringside.cli.kubernetes", "Print one run's manifests for Kubernetes."),
-    "allreduce": (
-        "ringside.cli.allreduce",
-        "Time the all-reduce of every stack.",
-    ),
-    "predict": (
-        "ringside.cli.predict",
-        "Predict step times at sizes that you cannot run.",
-    ),
-    "lab": ("ringside.cli.lab", "Make hosts on this machine: up, status, rate, cut, mend, down."),
-    "doctor": ("ringside.cli.doctor", "Show which backends can run here, and why others cannot."),
-    "report": (
-        "ringside.cli.report",
-        "Write a report again, or compare two comparisons side by side.",
-    ),
-    "verify-report": (
-        "ringside.cli.verify_report",
-        "Render a report again from its raw samples, and compare.",
-    ),
+    "compare": "Train the same model under every backend; table and report.",
+    "check": "Say what will be done with a program, and train nothing.",
+    "verify": "Prove that every backend computes the same; certificates.",
+    "drill": "Make faults in a run of each backend; what each loses.",
+    "launch": "Start one run under one backend: plan, processes, outcome.",
+    "kubernetes": "Print one run's manifests for Kubernetes.",
+    "allreduce": "Time the all-reduce of every stack.",
+    "predict": "Predict step times at sizes that you cannot run.",
+    "lab": "Make hosts on this machine: up, status, rate, cut, mend, down.",
+    "doctor": "Show which backends can run here, and why others cannot.",
+    "report": "Write a report again, or compare two comparisons side by side.",
+    "verify-report": "Render a report again from its raw samples, and compare.",
 }
 
 
@@ -58,17 +42,19 @@ def build_app(arguments: list[str]) -> typer.Typer:
         no_args_is_help=True,
         pretty_exceptions_enable=False,
     )
-    for name, (module, summary) in COMMANDS.items():
-        if name in arguments:
-            _check_search_path()
-            _print_anything()
-            command = importlib.import_module(module).command
-            if isinstance(command, typer.Typer):  # of several commands
-                app.add_typer(command, name=name)
-                continue
-            app.command(name, help=_paragraphs(command.__doc__ or summary))(command)
+    for name, summary in COMMANDS.items():
+        if name not in arguments:
+            app.command(name, help=summary)(_not_loaded)
+            continue
+        _check_search_path()
+        from ringside_core.text import print_anything  # only now is it known to be Ringside's own
+
+        print_anything()
+        command = importlib.import_module(f"ringside.cli.{name.replace('-', '_')}").command
+        if isinstance(command, typer.Typer):  # of several commands
+            app.add_typer(command, name=name)
         else:
-            app.command(name, help=summary)(_stub())
+            app.command(name, help=_paragraphs(command.__doc__ or summary))(command)
     return app
 
 
@@ -87,22 +73,13 @@ def _check_search_path() -> None:
         check_folder(folder)
 
 
-def _print_anything() -> None:
-    from ringside_core.text import print_anything  # only now is it known to be Ringside's own
-
-    print_anything()
-
-
 def _paragraphs(docstring: str) -> str:
     """A docstring with each paragraph on one line; typer would keep its line breaks."""
     return "\n\n".join(" ".join(part.split()) for part in docstring.split("\n\n"))
 
 
-def _stub() -> Callable[[], None]:
-    def not_loaded() -> None:
-        raise AssertionError("a command that was not named was called")
-
-    return not_loaded
+def _not_loaded() -> None:
+    raise AssertionError("a command that was not named was called")
 
 
 def main() -> None:
@@ -134,7 +111,9 @@ def run(arguments: list[str]) -> int:
         _say(f"{error.filename}: {error.strerror}" if error.filename else str(error))
         return 2
     except Exception as error:
-        if not _is_refusal(error):
+        from ringside_core.specs.errors import RefusalError  # --help need not import the nouns
+
+        if not isinstance(error, RefusalError):
             raise
         _say(str(error))
         return 2
@@ -143,13 +122,6 @@ def run(arguments: list[str]) -> int:
 def _say(text: str) -> None:
     with contextlib.suppress(OSError):  # the terminal may be gone
         print(f"ringside: {text}", file=sys.stderr)
-
-
-def _is_refusal(error: Any) -> bool:
-    """Whether it is a RefusalError; asked so that --help need not import the nouns."""
-    from ringside_core.specs.errors import RefusalError
-
-    return isinstance(error, RefusalError)
 
 
 if __name__ == "__main__":

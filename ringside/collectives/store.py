@@ -57,9 +57,7 @@ def why_not_kept(communication: Communication, *, usable_cores: int) -> str:
 
 
 def find_communication(
-    hosts: Sequence[str] = (),
-    links: Sequence[Link] = (),
-    facts: Mapping[str, HostFacts] = NO_FACTS,
+    hosts: Sequence[str] = (), links: Sequence[Link] = (), facts: Mapping[str, HostFacts] = NO_FACTS
 ) -> Communication | None:
     """The last measurement, if it is of these hosts (of each rank), links and code; else None."""
     path = _file(hosts, facts)

@@ -51,12 +51,7 @@ def drill(
         struck_after[label] = after
         for fault in faults:
             run = Run(
-                subject,
-                fault,
-                own / fault,
-                start,
-                deadline_s=deadline_s,
-                min_replicas=min_replicas,
+                subject, fault, own / fault, start, deadline_s=deadline_s, min_replicas=min_replicas
             )
             if why := obstacle(fault, spec, run.plan, start.placement):
                 cell = Cell(arm=label, fault=fault, obstacle=why)
@@ -75,10 +70,8 @@ def drill(
 
 
 def _whole(run: Run) -> tuple[int, int, int]:
-    """Train without a fault: (planned updates, those after which faults are made, in which fit).
-
-    Of a script with several fits it is the last one: the earlier ones must then be restored.
-    """
+    """Train without a fault: (planned updates, those after which faults are made, in which fit)."""
+    # Of a script with several fits it is the last one: the earlier ones must then be restored.
     outcome = run.without_a_fault()
     if not outcome.completed:
         raise RefusalError(

@@ -196,13 +196,7 @@ class Run:
         return cell
 
     def _beyond(self, left: int, ended: int, fit: int) -> int | None:
-        """Updates that were made once more, when every task has fewer left; None: not yet.
-
-        Args:
-            left: updates that were left at the fault.
-            ended: attempts that have said that they ended; a killed launcher says nothing.
-            fit: of the fault.
-        """
+        """Updates that were made once more, when every task has fewer left; None: not yet."""
         attempts = ended + (self.fault == "launcher-killed")
         if attempts and not (self.folder / "attempts" / str(attempts)).exists():
             return None  # what is there is of the attempt that has ended

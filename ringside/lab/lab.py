@@ -184,16 +184,8 @@ class Lab(Document):
         out, into = link.rates(host)
         sshd, busy = processes.busy(host)
         return HostState(
-            out_bits_per_s=out,
-            in_bits_per_s=into,
-            cut=link.is_cut(host),
-            sshd=sshd,
-            processes=busy,
+            out_bits_per_s=out, in_bits_per_s=into, cut=link.is_cut(host), sshd=sshd, processes=busy
         )
-
-    def down(self) -> None:
-        """Take the lab down."""
-        take_down(self.name)
 
     def _make(self, bits_per_s: int) -> None:
         folder = folder_of(self.name)

@@ -159,11 +159,9 @@ def set_congestion_control(hosts: Iterable[LabHost], name: str) -> None:
 
 @contextlib.contextmanager
 def _allowed_to_all(name: str) -> Iterator[None]:
-    """A namespace may choose what the machine allows to everybody, and keeps its choice.
-
-    So what is not on that list is there for this moment only. A kill -9 leaves it there, which
-    does no harm: it changes no connection of anybody who does not ask for it by name.
-    """
+    """A namespace may choose what the machine allows to everybody, and keeps its choice."""
+    # So what is not on that list is there for this moment only. A kill -9 leaves it there, which
+    # does no harm: it changes no connection of anybody who does not ask for it by name.
     before = _listed(ALLOWED)
     if not before or name in before:
         yield

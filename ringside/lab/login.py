@@ -117,10 +117,8 @@ def write_logins(name: str, head_address: str, hosts: Sequence[LabHost]) -> None
 
 
 def _publish(path: Path, text: str) -> None:
-    """Write a file whole, for everybody to read, whatever the umask.
-
-    ssh ends for each user who may not read a part of its configuration, whatever its host.
-    """
+    """Write a file whole, for everybody to read, whatever the umask."""
+    # ssh ends for each user who may not read a part of its configuration, whatever its host.
     with whole_file(path) as stream:
         os.fchmod(stream.fileno(), 0o644)
         stream.write(text.encode())

@@ -56,20 +56,9 @@ def _run_row(row: RunRow, summary: Summary, why_not_comparable: str) -> dict[str
 # Samples
 
 SAMPLE_COLUMNS = (
-    "kind",
-    "position",
-    "round",
-    "arm",
-    "task",
-    "role",
-    "epoch",
-    "execution",
-    "steps",
-    "step_end_s",
-    "duration_s",
-    "counted",
-    "epoch_examples",
-    "epoch_train_s",
+    *("kind", "position", "round", "arm", "task", "role"),
+    *("epoch", "execution", "steps", "step_end_s", "duration_s", "counted"),
+    *("epoch_examples", "epoch_train_s"),
 )
 Row = tuple[str | int | float, ...]
 

@@ -3,15 +3,15 @@
 import itertools
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ringside.report.breakdown_plots import breakdown_plot
 from ringside.report.drawing import (
     INK,
     LEGEND_WIDTH,
     MUTED,
     RULE,
+    SERIES,
     Plot,
     Style,
     legend,
@@ -24,6 +24,7 @@ from ringside.report.drawing import (
     styles_of,
 )
 from ringside.report.ranking import ranked, twins_aside
+from ringside.report.sections.breakdown import Breakdowns
 from ringside.report.view import View
 from ringside.stats.step_times import chief_of, step_times_ms
 from ringside.stats.summary import ArmRow, Summary
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 LABEL_WIDTH = 21
 QUANTILES = 101
 SHORTEST_MS = 0.001
+HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\", "++++", "oooo", "----")
 
 
 def plots_of(view: View) -> list[Plot]:
@@ -251,6 +253,63 @@ def _quantiles(values: Sequence[float]) -> tuple[list[float], list[float]]:
     # A step that took less than a tick of the clock has no place on a logarithmic axis.
     values = [max(ordered[rank - 1], SHORTEST_MS) for rank in ranks]
     return [values[0], *values], [0.0, *(rank / len(ordered) for rank in ranks)]
+
+
+def breakdown_plot(found: Breakdowns | None) -> Plot:
+    """The parts of a step of each arm, stacked; parts that save time are left of zero."""
+    title = "Parts of a step"
+    if found is None or not found.arms:
+        return Plot("breakdown", title, "Not measured.")
+    names = list(dict.fromkeys(part.name for one in found.arms for part in one.parts))
+    names.append("remainder")
+    rows = [
+        {**{part.name: part.ms.value for part in one.parts}, "remainder": one.remainder.value}
+        for one in found.arms
+    ]
+    caption = (
+        "Milliseconds for one global batch; the bars of an arm add up to the whole, which the "
+        "stroke marks. Negative parts are left of zero."
+    )
+
+    def draw(figure: "Figure") -> None:
+        axes = figure.subplots()
+        _stacked(axes, names, rows)
+        for height, one in enumerate(found.arms):
+            if one.whole.value is not None:
+                axes.plot([one.whole.value] * 2, [height - 0.42, height + 0.42], color=INK)
+        axes.axvline(0, color=MUTED, linewidth=0.8)
+        labels = [wrapped(one.arm, LABEL_WIDTH, max_lines=2) for one in found.arms]
+        axes.set_yticks(range(len(rows)), labels)
+        axes.set_ylim(len(rows) - 0.4, -0.6)
+        axes.set_xlabel("ms per global batch")
+        axes.grid(axis="y", visible=False)
+        name_numbers(axes.xaxis)
+        legend(figure, [axes])
+
+    height_in = 1.0 + 0.42 * len(rows) + legend_in(names)
+    return plot("breakdown", title, caption, draw, height_in=height_in)
+
+
+def _stacked(axes: Any, names: Sequence[str], rows: Sequence[Mapping[str, float | None]]) -> None:
+    """The parts of each row end to end; every part has a hatch of its own."""
+    right, left = [0.0] * len(rows), [0.0] * len(rows)
+    for index, name in enumerate(names):
+        values = [row.get(name) or 0.0 for row in rows]
+        starts = [right[k] if value >= 0 else left[k] for k, value in enumerate(values)]
+        axes.barh(
+            range(len(rows)),
+            values,
+            left=starts,
+            height=0.6,
+            color=SERIES[index % len(SERIES)] if name != "remainder" else "none",
+            hatch=HATCHES[index % len(HATCHES)],
+            edgecolor=INK,
+            linewidth=0.5,
+            label=series(name),
+        )
+        for k, value in enumerate(values):
+            right[k] += max(value, 0.0)
+            left[k] += min(value, 0.0)
 
 
 def quality_plot(summary: Summary, styles: dict[str, Style]) -> Plot:

@@ -42,10 +42,6 @@ class View:
     breakdown: Breakdowns | None  # parts of a step, for the plot too
     sections: tuple[Section, ...]  # everything below the first screen, in order
 
-    def section(self, name: str) -> Section:
-        """The section of this name."""
-        return next(one for one in self.sections if one.name == name)
-
 
 def view_of(comparison: Comparison, folder: Path | None = None, *, digest: str = "") -> View:
     """Everything that a report says about a comparison.

@@ -68,20 +68,13 @@ _NO_TRACE = Trace(meta={"error": "nothing was trained"})
 
 @dataclass
 class _Runs:
-    """What the processes of one command have done; each is started once.
+    """What the processes of one command have done; each is started once."""
 
-    Attributes:
-        spec: of plain Keras.
-        folder: for all of them.
-        asked: what all are asked.
-        precision: of all but single updates.
-    """
-
-    spec: RunSpec
+    spec: RunSpec  # of plain Keras
     folder: Path
     start: Start
     asked: TrialRequest
-    precision: str = "float64"
+    precision: str = "float64"  # of all but single updates
     done: dict[str, Watched] = field(default_factory=dict)
 
     def job(self, name: str, spec: RunSpec, request: TrialRequest, *, precision: str = "") -> Jobs:

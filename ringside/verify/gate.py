@@ -152,12 +152,7 @@ def _of_one_example(one: Deviation, reference: Trace) -> float:
     return 1.0 / (count * _scale([values[one.name]])) if np.all(whole) else 0.0
 
 
-def judged(
-    name: str,
-    found: Sequence[Deviation],
-    tolerance: float,
-    finding: str,
-) -> Check:
+def judged(name: str, found: Sequence[Deviation], tolerance: float, finding: str) -> Check:
     """A check of deviations after each step: none may exceed the tolerance.
 
     Args:
@@ -190,10 +185,6 @@ def _by_step(found: Sequence[Deviation]) -> tuple[Deviation, ...]:
     )
 
 
-def _before(task: str, trace: Trace, reference: Trace) -> Iterator[Deviation]:
-    yield from _whole(task, "evaluation", trace.before, reference.before, 0)
-
-
 def unfinished(
     arm: Mapping[str, Trace], reference: Trace | None = None, *, tasks: Sequence[str] = ()
 ) -> str:
@@ -218,12 +209,11 @@ def size_of(deviation: Deviation) -> float:
 def deviations(task: str, trace: Trace, reference: Trace) -> Iterator[Deviation]:
     """Every comparison of one process; the initial weights are step 0."""
     last = reference.steps
-    yield from _before(task, trace, reference)
-    weights, found = _values(reference.weights), _values(trace.weights)
+    yield from _whole(task, "evaluation", trace.before, reference.before, 0)
+    weights, slots = reference.weights, reference.slots
     scales = _scales_of_weights(reference, weights)
-    yield from _by_row(task, "weights", found, weights, scales, first_step=0)
-    slots, found = _values(reference.slots), _values(trace.slots)
-    yield from _by_row(task, "slots", found, slots, _scales("slots", slots), first_step=0)
+    yield from _by_row(task, "weights", trace.weights, weights, scales, first_step=0)
+    yield from _by_row(task, "slots", trace.slots, slots, _scales("slots", slots), first_step=0)
     yield from at_end(task, trace, reference, last)
     yield from _whole(task, "predictions", trace.predictions, reference.predictions, last)
     yield from gaps(task, trace, reference, first_step=1)
@@ -253,10 +243,6 @@ def ends(task: str, trace: Trace, reference: Trace, updates: int) -> Iterator[De
     )
     yield from _whole(task, "slots", found, wanted, updates)
     yield from gaps(task, trace, reference, first_step=updates)
-
-
-def _values(arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    return {name: np.asarray(array) for name, array in arrays.items()}
 
 
 def _by_row(
@@ -306,13 +292,7 @@ def _whole(
 
 
 def _deviation(
-    task: str,
-    kind: Kind,
-    name: str,
-    step: int,
-    arm: Any,
-    reference: Any,
-    scale: float,
+    task: str, kind: Kind, name: str, step: int, arm: Any, reference: Any, scale: float
 ) -> Deviation:
     value: float | None = None
     if arm is not None and np.shape(arm) == np.shape(reference):
@@ -323,11 +303,9 @@ def _deviation(
 
 
 def _scales(kind: Kind, reference: Mapping[str, NDArray[Any]]) -> dict[str, float]:
-    """The number by which the difference of each array is divided.
-
-    All predictions are one kind. Optimizer variables are one kind for each slot, because moments of
-    different order differ by orders of magnitude. Each metric is a kind of its own.
-    """
+    """The number by which the difference of each array is divided."""
+    # All predictions are one kind. Optimizer variables are one kind for each slot, because moments
+    # of different order differ by orders of magnitude. Each metric is a kind of its own.
     if kind in ("metrics", "evaluation"):
         return {name: _scale([array]) for name, array in reference.items()}
     if kind == "slots":

@@ -52,28 +52,20 @@ def certificates_dir() -> Path:
 
 
 def keep(certificate: Certificate) -> Path:
-    """Write a certificate where `find` looks."""
+    """Write a certificate where `newest` looks."""
     path = _path(certificate.spec, certificate.steps, certificate.hosts, certificate.launcher)
     write_whole(path, certificate.to_json())
     return path
 
 
-def find(
+def newest(
     spec: RunSpec, *, steps: int, placement: Placement = THIS_MACHINE, launcher: str = "auto"
 ) -> Certificate | None:
-    """The passing certificate of exactly this run on these hosts by this code; else None.
+    """The last passing certificate of this run on these hosts, which may be `stale`; else None.
 
     A certificate of a user's own code is never used again, because nobody knows what that code
     reads, or imports later.
     """
-    certificate = newest(spec, steps=steps, placement=placement, launcher=launcher)
-    return None if certificate is None or stale(certificate, spec, placement) else certificate
-
-
-def newest(
-    spec: RunSpec, *, steps: int, placement: Placement = THIS_MACHINE, launcher: str = "auto"
-) -> Certificate | None:
-    """The last certificate that `find` may use, and would if nothing had changed; else None."""
     if is_own(spec.workload):
         return None
     path = _path(spec, steps, placement.hosts or (), launcher)

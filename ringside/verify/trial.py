@@ -149,10 +149,8 @@ class Trial:
             raise ScriptIsOver
 
     def _take(self, call: FitCall, session: Any) -> None:
-        """Let plain Keras' steps of a model draw for certificates, and note the rows they get.
-
-        As long as this process lives: several trainings of a model are traced once.
-        """
+        """Let plain Keras' steps of a model draw for certificates, and note the rows they get."""
+        # As long as this process lives: several trainings of a model are traced once.
         model, draws = call.model, self._draws
         make_variables(call)
         if id(model) in self._authors:
@@ -437,10 +435,8 @@ class Watch(tf.keras.callbacks.Callback):
         return [(name, self._read(v, shared=True)) for name, v in self._named_slots()]
 
     def _read(self, variable: Any, *, shared: bool) -> tuple[NDArray[Any], float]:
-        """The value of a variable, and how far replicas of this process are apart.
-
-        A value that each replica has by itself, such as moving statistics: the mean.
-        """
+        """The value of a variable, and how far replicas of this process are apart."""
+        # A value that each replica has by itself, such as moving statistics: the mean.
         if self._backend is None:
             return np.asarray(variable.numpy()), 0.0
         first, *others = local = [np.asarray(v) for v in self._backend.local_values(variable)]
@@ -607,13 +603,7 @@ def _same_in_each(first: Any, call: FitCall) -> str:
 
 
 def _alone(batch: Any, data: Any, *, fixed: bool) -> tf.data.Dataset:
-    """A data set of this batch; if it has no fixed size, its form says any number of rows.
-
-    Args:
-        batch: as it is.
-        data: the author's, which has a form if it is a data set.
-        fixed: whether it has a fixed size.
-    """
+    """A data set of this batch; if it has no fixed size, its form says any number of rows."""
     alone = tf.data.Dataset.from_tensors(batch)
     if fixed:
         return alone

@@ -139,18 +139,8 @@ def _updates(
     *,
     single: bool,
 ) -> Iterator[Deviation]:
-    """The worst variable of each update in each process.
-
-    Args:
-        kind: what changes.
-        arm: trace of each process.
-        reference: trace of plain Keras.
-        tolerance: a deviation of this value is the largest that passes.
-        noise: what rounding does to the updates, by group: a number, or one for each update.
-        times: how much of it is allowed for.
-        unseen: weights of which nothing can be said.
-        single: whether all made each update from the reference's states, and not from their own.
-    """
+    """The worst variable of each update in each process; `times` the noise is allowed for."""
+    # single: all made each update from the reference's states, and not from their own.
     rows = _rows(kind, reference)
     allowed = _sizes(kind, reference)
     for name in allowed:
@@ -175,12 +165,8 @@ def _rows(kind: Kind, trace: Trace) -> Rows:
 
 
 def _off(arm: Rows, reference: Rows, *, single: bool, most: Callable[..., Any] = np.max) -> Rows:
-    """Largest difference of each variable in each update, beyond one rounding: [steps] by name.
-
-    Or `most` of its elements' differences.
-
-    NaN where nothing can be compared.
-    """
+    """Largest difference of each variable in each update, beyond one rounding: [steps] by name."""
+    # Or `most` of its elements' differences. NaN where nothing can be compared.
     found = {}
     for name, right in reference.items():
         mine = arm.get(name)
@@ -226,10 +212,8 @@ def _noise(
 def _noise_of_each(
     kind: Kind, reference: Trace, rounded: Trace, most: Callable[..., Any] = np.max
 ) -> dict[str, float]:
-    """The same by name, over all updates: by chance there is none in one of them.
-
-    What is no number allows nothing.
-    """
+    """The same by name, over all updates: by chance there is none in one of them."""
+    # What is no number allows nothing.
     off = _off(_rows(kind, rounded), _rows(kind, reference), single=True, most=most)
     return {name: float(np.max(one[np.isfinite(one)], initial=0.0)) for name, one in off.items()}
 
@@ -241,11 +225,9 @@ def _largest_update(reference: Trace) -> float:
 
 
 def _unseen(reference: Trace, rounded: Trace) -> dict[str, None]:
-    """The few trained variables of most of whose elements rounding hides too much; in order.
-
-    The bias of an attention's keys is one: it moves no output, so its gradient is nothing but
-    rounding, of which Adam makes whole updates. None, if they are more than a few.
-    """
+    """The few trained variables of most of whose elements rounding hides too much; in order."""
+    # The bias of an attention's keys is one: it moves no output, so its gradient is nothing but
+    # rounding, of which Adam makes whole updates. None, if they are more than a few.
     rows, largest = _rows("weights", reference), _largest_update(reference)
     noise = _noise_of_each("weights", reference, rounded, most=np.median)
     trained = [name for name in rows if reference.is_trained(name)]

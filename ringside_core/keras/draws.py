@@ -126,12 +126,7 @@ class _Drawing:
 
 @contextmanager
 def drawing(
-    draws: Draws | None,
-    number: Any = 0,
-    size: Any = 1,
-    rows: Any = 1,
-    n: Any = 1,
-    times: Any = 1,
+    draws: Draws | None, number: Any = 0, size: Any = 1, rows: Any = 1, n: Any = 1, times: Any = 1
 ) -> Iterator[None]:
     """Within this block of a thread, a replica's step draws its own numbers.
 

@@ -217,26 +217,19 @@ def postponed(part: Part, gradients: Sequence[Any], variables: Sequence[Any]) ->
 
 
 def _counted(part: Part, gradient: Any) -> Any:
-    """A gradient × the share. Of slices that are equal in all replicas, one counts for all.
-
-    Keras 3 squares slices of the same row one by one: those of halves would be another square.
-    """
+    """A gradient × the share. Of slices that are equal in all replicas, one counts for all."""
+    # Keras 3 squares slices of the same row one by one: those of halves would be another square.
     if part.tiled and isinstance(gradient, tf.IndexedSlices):
         return times(gradient, part.portion * (part.number == 0))
     return times(gradient, part.share)
 
 
 def _reduced(
-    part: Part,
-    gradients: list[Any],
-    variables: list[Any],
-    upstream: Callable[[Any], Any] | None,
+    part: Part, gradients: list[Any], variables: list[Any], upstream: Callable[[Any], Any] | None
 ) -> list[Any]:
-    """Gradients, added over replicas.
-
-    Keras 3 squares slices of the same row one by one. Slices of the same rows of a table in all
-    replicas, such as its positions, are added, as in the whole batch.
-    """
+    """Gradients, added over replicas."""
+    # Keras 3 squares slices of the same row one by one. Slices of the same rows of a table in all
+    # replicas, such as its positions, are added, as in the whole batch.
     slices = {k: g for k, g in enumerate(gradients) if _same_in_all(part, g)}
     given = [g.values if k in slices else g for k, g in enumerate(gradients)]
     with part.together():

@@ -51,10 +51,8 @@ def memory_left_bytes() -> int | None:
 
 
 def _groups(controller: str) -> Iterator[tuple[int, Path]]:
-    """Version and folder of the groups of this process and of all around them.
-
-    In a container the topmost folder is often its own.
-    """
+    """Version and folder of the groups of this process and of all around them."""
+    # In a container the topmost folder is often its own.
     try:
         lines = OWN_CGROUPS.read_text(encoding="utf-8").splitlines()
     except OSError:

@@ -109,10 +109,7 @@ def pin(cores: Collection[int]) -> None:
 
 
 def cores_for(
-    local_rank: int,
-    replicas_per_process: int,
-    cores_per_replica: int,
-    available: Sequence[int],
+    local_rank: int, replicas_per_process: int, cores_per_replica: int, available: Sequence[int]
 ) -> tuple[int, ...]:
     """The processors of one process, which are those of its replicas, sorted.
 

@@ -10,12 +10,7 @@ from ringside_core.specs.backends import (
     backend_row,
     capabilities_of,
 )
-from ringside_core.specs.certificate import (
-    ByDesign,
-    Certificate,
-    Check,
-    Deviation,
-)
+from ringside_core.specs.certificate import ByDesign, Certificate, Check, Deviation
 from ringside_core.specs.cluster import Cluster, ClusterTask, parse_tf_config
 from ringside_core.specs.communication import Communication, Link, StackTimings, Timing
 from ringside_core.specs.comparison import (

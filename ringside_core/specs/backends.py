@@ -108,9 +108,7 @@ _ROWS = (
         "multi_worker_mirrored",
         "backends.tf_distribute.multi_worker_mirrored:MultiWorkerMirrored",
         Capabilities(
-            family="tf.distribute",
-            process_model="per_replica",
-            joins=("tf_config", "slurm"),
+            family="tf.distribute", process_model="per_replica", joins=("tf_config", "slurm")
         ),
         CommunicationOptions,
     ),
@@ -130,9 +128,7 @@ _ROWS = (
         "horovod",
         "backends.horovod_ring:HorovodRing",
         Capabilities(
-            family="horovod",
-            process_model="per_replica",
-            joins=("horovodrun", "mpirun", "slurm"),
+            family="horovod", process_model="per_replica", joins=("horovodrun", "mpirun", "slurm")
         ),
         HorovodOptions,
     ),

@@ -180,9 +180,7 @@ def parse_tf_config(text: str) -> ClusterTask:
         body = json.loads(text)
     except (ValueError, RecursionError) as error:  # the first also for a number of 5,000 digits
         raise RefusalError(
-            "TF_CONFIG must be JSON.",
-            received=f"{text!r} ({error})",
-            advice=f"Example: {EXAMPLE}",
+            "TF_CONFIG must be JSON.", received=f"{text!r} ({error})", advice=f"Example: {EXAMPLE}"
         ) from None
     if not (
         isinstance(body, dict)

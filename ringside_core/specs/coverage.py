@@ -7,17 +7,11 @@ MOST_HIDDEN = 0.1  # of the largest update; more hides a mistake
 
 
 class _Part(NamedTuple):
-    """What a certificate may cover.
+    """What a certificate may cover."""
 
-    Attributes:
-        check: words of the name of the check that covers it.
-        covered: what it covers.
-        otherwise: what is not covered without it; empty: nothing that needs to be said.
-    """
-
-    check: str
+    check: str  # words of the name of the check that covers it
     covered: str
-    otherwise: str = ""
+    otherwise: str = ""  # what is not covered without it; empty: nothing that needs to be said
 
 
 _COMMON = (

@@ -207,8 +207,6 @@ def parse_option(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name or not value:
         raise RefusalError(
-            "An option is written name=value.",
-            received=repr(text),
-            advice="Example: -o servers=2",
+            "An option is written name=value.", received=repr(text), advice="Example: -o servers=2"
         )
     return name.strip(), value.strip()

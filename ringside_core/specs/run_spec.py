@@ -63,8 +63,7 @@ class Resources(Noun):
         PositiveInt | None, Knob("Pin each process to this many cores per replica.")
     ] = None
     intra_op_threads: Annotated[
-        PositiveInt | None,
-        Knob("Threads of TensorFlow within one operation.", per_arm=True),
+        PositiveInt | None, Knob("Threads of TensorFlow within one operation.", per_arm=True)
     ] = None
     inter_op_threads: Annotated[
         PositiveInt | None,

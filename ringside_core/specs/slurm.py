@@ -164,8 +164,7 @@ def read_slurm(env: Mapping[str, str], node_addresses: NodeAddresses) -> SlurmSt
     layout = tasks_per_node(env[LAYOUT])
     if sum(layout) != int(env[SIZE]):
         raise RefusalError(
-            f"{LAYOUT} and {SIZE} must agree.",
-            received=f"{env[LAYOUT]} and {env[SIZE]}",
+            f"{LAYOUT} and {SIZE} must agree.", received=f"{env[LAYOUT]} and {env[SIZE]}"
         )
     step = SlurmStep(
         job_id=int(env[JOB]),

@@ -126,11 +126,9 @@ class RingsideDigits(tfds.core.GeneratorBasedBuilder):
 
 
 def _splits() -> dict[str, tuple[NDArray[Any], NDArray[Any]]]:
-    """Images [n, 8, 8, 1] uint8 (0…16) and labels [n] int64 of both splits, in a fixed order.
-
-    The order is that of one NumPy permutation: the file lists one writer after another, so
-    its last part would hold the digits of other people than its first.
-    """
+    """Images [n, 8, 8, 1] uint8 (0…16) and labels [n] int64 of both splits, in a fixed order."""
+    # The order is that of one NumPy permutation: the file lists one writer after another, so its
+    # last part would hold the digits of other people than its first.
     from sklearn.datasets import load_digits
 
     images, labels = load_digits(return_X_y=True)

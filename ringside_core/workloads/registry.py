@@ -194,10 +194,7 @@ def asked_fit(name: str, which: str) -> Mapping[str, Any]:
     try:
         environment = environment_of(keras_of(name) or 2)
         answer, errors = answer_of(
-            "ringside.probe",
-            json.dumps(request),
-            limit_s=SCRIPT_LIMIT_S,
-            environment=environment,
+            "ringside.probe", json.dumps(request), limit_s=SCRIPT_LIMIT_S, environment=environment
         )
     except subprocess.TimeoutExpired:
         raise RefusalError(

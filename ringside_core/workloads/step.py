@@ -117,11 +117,7 @@ def _is_built(part: Any) -> bool:
 
 
 def _named(told: Any, name: str) -> dict[str, Any]:
-    """What a step returns, by name.
-
-    Raises:
-        RefusalError: it returns nothing.
-    """
+    """What a step returns, by name."""
     if isinstance(told, dict):
         return told
     if told is None:
@@ -136,11 +132,9 @@ def _named(told: Any, name: str) -> dict[str, Any]:
 
 
 def _used_by(function: Any, seen: set[int] | None = None, depth: int = 0) -> Iterator[Any]:
-    """Models, layers, variables, metrics and optimizers that a function uses, each once.
-
-    They are found by the names that it and the functions that it calls use, in arguments that are
-    fixed, and in the object of a method; also in lists, tuples and dicts.
-    """
+    """Models, layers, variables, metrics and optimizers that a function uses, each once."""
+    # They are found by the names that it and the functions that it calls use, in arguments that are
+    # fixed, and in the object of a method; also in lists, tuples and dicts.
     seen = set() if seen is None else seen
     for value in _values_of(function):
         for one in tf.nest.flatten(value) if isinstance(value, list | tuple | dict) else [value]:

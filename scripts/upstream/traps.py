@@ -60,10 +60,9 @@ def trap(name: str, *cases: tuple[str, int], right: Any) -> Callable[[Function],
 
 
 def _deviation(way: str, make: Callable[[], tuple[Any, Any, Any]]) -> float:
-    """How far two replicas' weights are from one's after four updates; float64, three digits.
-
-    `make` is called in the strategy's scope: (x → predictions, what holds the weights, optimizer).
-    """
+    """How far two replicas' weights are from one's after four updates; float64, three digits."""
+    # `make` is called in the strategy's scope: (x → predictions, what holds the weights,
+    # optimizer).
     keras.config.set_floatx("float64")
 
     def train(place: Any) -> Any:

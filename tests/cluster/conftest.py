@@ -62,7 +62,7 @@ def lab(lab_name: str, request: pytest.FixtureRequest) -> Iterator[Lab]:
     try:
         yield lab
     finally:
-        lab.down()
+        take_down(lab_name)
 
 
 @pytest.fixture(scope="module")

@@ -347,7 +347,7 @@ def test_a_host_whose_first_process_was_killed_is_dead(other_name: str) -> None:
     """As if its plug were pulled: all of it ends; status says so; down removes it."""
     with contextlib.ExitStack() as stack:
         lab = Lab.up(name=other_name, hosts=2)
-        stack.callback(lab.down)
+        stack.callback(take_down, other_name)
         host = lab.hosts[1]
         sleeper = subprocess.Popen(["ssh", "-n", host.name, "sleep 1000"])
         while "sleep" not in processes(host.namespace).values():

@@ -31,13 +31,7 @@ def accuracy_section(comparison: Comparison, summary: Summary) -> Section:
         _table(summary, rows),
         Picture("quality"),
     ]
-    return Section(
-        "accuracy",
-        TITLE,
-        "Accuracy",
-        _answer(summary, rows),
-        tuple(blocks),
-    )
+    return Section("accuracy", TITLE, "Accuracy", _answer(summary, rows), tuple(blocks))
 
 
 def _answer(summary: Summary, rows: list[ArmAccuracy]) -> str:

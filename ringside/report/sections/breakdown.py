@@ -158,12 +158,7 @@ def _arms_table(found: Breakdowns, names: list[str]) -> Table:
         absent = Figure(None, "in the remainder")
         cells = [Cell(*with_interval(parts.get(name, absent))) for name in names]
         rows.append(
-            (
-                Cell(one.arm),
-                Cell(*with_interval(one.whole)),
-                *cells,
-                _remainder(one.remainder),
-            )
+            (Cell(one.arm), Cell(*with_interval(one.whole)), *cells, _remainder(one.remainder))
         )
     return Table(
         columns, tuple(rows), label="Parts of a step, one row for each arm", kind="breakdowns"

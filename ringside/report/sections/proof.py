@@ -3,24 +3,10 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from ringside.report.blocks import (
-    Block,
-    Cell,
-    Heading,
-    Section,
-    Table,
-    Terms,
-    Text,
-    heads,
-)
+from ringside.report.blocks import Block, Cell, Heading, Section, Table, Terms, Text, heads
 from ringside.report.words import NOTHING
 from ringside.stats.summary import ArmRow, Summary
-from ringside_core.specs import (
-    Certificate,
-    Check,
-    Comparison,
-    Deviation,
-)
+from ringside_core.specs import Certificate, Check, Comparison, Deviation
 from ringside_core.text import listed, plural
 
 NOT_COMPARABLE = "not comparable"

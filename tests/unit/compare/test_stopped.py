@@ -28,7 +28,12 @@ def command() -> None:
         print(folder, flush=True)
         signal.pause()
 """
-MAIN = "from ringside.cli import main; main.COMMANDS['doctor'] = ('waits', ''); main.main()"
+MAIN = """
+import sys, waits
+from ringside.cli import main
+sys.modules["ringside.cli.doctor"] = waits
+main.main()
+"""
 ASKS = """
 import subprocess
 from ringside_core.die_with_parent import dying_with_parent

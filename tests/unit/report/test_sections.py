@@ -21,7 +21,7 @@ from ringside_core.specs import Communication, Division, Link
 from tests.unit.report.bout import PARAMETERS, bout
 from tests.unit.report.judged import bare, judged, pair, tables
 from tests.unit.report.small import small
-from tests.unit.report.views import bout_view
+from tests.unit.report.views import bout_view, section_of
 from tests.unit.stats.factory import arm_of, weak
 
 TWIN = pair("serial", "serial again", 1.004)
@@ -117,7 +117,7 @@ def test_the_division_of_the_time_is_printed() -> None:
 
 def test_tuned_stands_beside_default_with_its_settings() -> None:
     """Every trial is shown, the failed one with its reason; a trial is one run."""
-    section = bout_view().section("tuning")
+    section = section_of(bout_view(), "tuning")
     shown = tables(*section.blocks)
 
     (row,) = shown["Default and tuned"].rows
@@ -194,7 +194,7 @@ def measured() -> Communication:
 
 def test_bytes_and_time_of_an_arm() -> None:
     """4 bytes a weight, 8.3 were counted; between two ranks t(n) = 90 µs + n · 0.9 ns over Gloo."""
-    section = bout_view().section("communication")
+    section = section_of(bout_view(), "communication")
     rows = {row[0].main: row for row in tables(*section.blocks)["Communication of each arm"].rows}
 
     gradients, sent, time = (cell.main for cell in rows["horovod ×2"][1:4])

@@ -15,6 +15,7 @@ from ringside_core.specs import Comparison, Outcome, Run
 from tests.unit.report.bout import bout
 from tests.unit.report.proofs import verified
 from tests.unit.report.small import small
+from tests.unit.report.views import section_of
 from tests.unit.stats.factory import (
     MACHINE,
     arm_of,
@@ -78,7 +79,7 @@ def test_median_time_to_target_needs_every_run() -> None:
 
     cell = results_table(view.summary).rows[0][6]
     assert (cell.main, cell.note) == ("–", "2 of 3 reached it")
-    told_of = str(view.section("accuracy").blocks[0])
+    told_of = str(section_of(view, "accuracy").blocks[0])
     assert "The target, accuracy ≥ 0.9, was reached in 2 of 3 completed runs." in told_of
     assert "was not always reached: serial (2 of 3 runs)" in told(view.caveats)
 

@@ -2,6 +2,7 @@
 
 import functools
 
+from ringside.report.blocks import Section
 from ringside.report.drawing import Plot
 from ringside.report.plots import plots_of
 from ringside.report.view import View, view_of
@@ -30,3 +31,8 @@ def bout_plots() -> dict[str, Plot]:
 def mixed_plots() -> dict[str, Plot]:
     """By name."""
     return {plot.name: plot for plot in plots_of(mixed_view())}
+
+
+def section_of(view: View, name: str) -> Section:
+    """The section of this name."""
+    return next(section for section in view.sections if section.name == name)

@@ -58,13 +58,20 @@ def certificate(**changes: Any) -> Certificate:
     return Certificate(**{**fields, **changes})
 
 
+def find(run: RunSpec, **asked: Any) -> Certificate | None:
+    """What was kept of a run, unless it is stale."""
+    newest = store.newest(run, **asked)
+    fresh = newest and not store.stale(newest, run, asked.get("placement", Placement()))
+    return newest if fresh else None
+
+
 def test_what_was_kept_is_found() -> None:
     """For the same run and number of steps."""
     store.keep(certificate())
 
-    assert store.find(spec(), steps=20) == certificate()
-    assert store.find(spec(), steps=40) is None
-    assert store.find(spec(seed=2), steps=20) is None
+    assert find(spec(), steps=20) == certificate()
+    assert find(spec(), steps=40) is None
+    assert find(spec(seed=2), steps=20) is None
 
 
 def test_a_certificate_is_of_its_hosts_and_launcher() -> None:
@@ -74,10 +81,10 @@ def test_a_certificate_is_of_its_hosts_and_launcher() -> None:
     made = certificate(hosts=two.hosts)
     store.keep(made)
 
-    assert store.find(spec(), steps=20, placement=two) == made
-    assert store.find(spec(), steps=20, placement=other) is None
-    assert store.find(spec(), steps=20, placement=two, launcher="mpirun") is None
-    assert store.find(spec(), steps=20) is None
+    assert find(spec(), steps=20, placement=two) == made
+    assert find(spec(), steps=20, placement=other) is None
+    assert find(spec(), steps=20, placement=two, launcher="mpirun") is None
+    assert find(spec(), steps=20) is None
     assert store.stale(made, spec(), two) == ""
     assert store.stale(made, spec(), other) == "it was made on other hosts"
     assert store.stale(made, spec()) == "it was made on other hosts"
@@ -88,7 +95,7 @@ def test_what_did_not_pass_is_not_used() -> None:
     failed = Check(name="float64 parity", passed=False, finding="parts")
     store.keep(certificate(checks=(failed,)))
 
-    assert store.find(spec(), steps=20) is None
+    assert find(spec(), steps=20) is None
 
 
 def test_a_change_of_code_machine_or_spec_is_told() -> None:
@@ -156,7 +163,7 @@ def test_a_users_own_workload_is_certified_anew() -> None:
     run = spec(workload="my_model.py:workload")
     store.keep(certificate(spec=run))
 
-    assert store.find(run, steps=20) is None
+    assert find(run, steps=20) is None
 
 
 @pytest.mark.parametrize("name", ["LD_PRELOAD", "NVIDIA_TF32_OVERRIDE", "TF_XLA_FLAGS"])
@@ -169,7 +176,7 @@ def test_a_variable_that_libraries_obey_makes_it_stale(
     store.keep(unset)
 
     monkeypatch.setenv(name, "hunter2")
-    assert store.find(spec(), steps=20) is None
+    assert find(spec(), steps=20) is None
     assert store.stale(unset, spec()) == f"{name} is new since"
     is_set = certificate()
     assert store.stale(is_set, spec()) == ""
@@ -198,10 +205,10 @@ def test_a_librarys_own_configuration_file_makes_it_stale(
     path.parent.mkdir(parents=True)
     without = certificate()
     store.keep(without)
-    assert store.find(spec(), steps=20) == without
+    assert find(spec(), steps=20) == without
 
     path.write_text("a = 1\n")
-    assert store.find(spec(), steps=20) is None
+    assert find(spec(), steps=20) is None
     assert store.stale(without, spec()) == f"{path} is new since"
     made = certificate()
     path.write_text("a = 2\n")
@@ -274,4 +281,4 @@ def test_a_damaged_file_is_as_none() -> None:
     path = store.keep(certificate())
     path.write_text(path.read_text()[:100])
 
-    assert store.find(spec(), steps=20) is None
+    assert find(spec(), steps=20) is None
