@@ -1,4 +1,4 @@
-"""A contrastive loss of each example at the tape, in a step that draws: a sum that couples rows."""
+"""A contrastive loss, summed, in a step that draws: a sum that couples rows."""
 
 from typing import Any
 
@@ -29,10 +29,11 @@ class Contrastive(tf.keras.Model):
         with tf.GradientTape() as tape:
             logits = 10 * tf.matmul(self.seen(x), self.seen(x), transpose_b=True)
             own = tf.range(tf.shape(x)[0])
-            loss = tf.nn.sparse_softmax_cross_entropy_with_logits(own, logits)
+            each = tf.nn.sparse_softmax_cross_entropy_with_logits(own, logits)
+            loss = tf.reduce_sum(each)
         gradients = tape.gradient(loss, self.trainable_variables)
         self.optimizer.apply_gradients(zip(gradients, self.trainable_variables, strict=True))
-        return {"loss": tf.reduce_mean(loss)}
+        return {"loss": tf.reduce_mean(each)}
 
 
 with ringside.scope():
