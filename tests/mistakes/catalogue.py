@@ -233,7 +233,7 @@ def gradients_twice_later(backend: Any) -> None:
     _replace(backend, "sum_gradients", later)
 
 
-@mistake(PARITY, program="clipping", daily="horovod")
+@mistake(PARITY, program="clipping")
 def clipped_before_added(backend: Any) -> None:
     """Each replica clips its own gradients, not those of the global batch."""
     from ringside_core.keras import tf
