@@ -19,6 +19,7 @@ from ringside.lab.host import processes
 from ringside.lab.lab import take_down
 from ringside_core.specs import RefusalError
 from tests.nightly import daily, nightly
+from tests.waiting import wait_until
 
 Remote = Callable[..., "subprocess.CompletedProcess[str]"]
 STREAM = Path(__file__).with_name("stream.py")
@@ -358,9 +359,7 @@ def test_a_host_whose_first_process_was_killed_is_dead(other_name: str) -> None:
 
         sleeper.terminate()
         sleeper.wait()
-        deadline = time.monotonic() + 60
-        while processes(host.namespace):
-            assert time.monotonic() < deadline
+        wait_until(lambda: not processes(host.namespace), seconds=60)
         assert not lab.look(host).sshd
         assert lab.look(lab.hosts[0]).sshd
         assert "dead" in ringside("status", "--name", other_name).stdout
