@@ -137,15 +137,6 @@ def test_launched_over_a_hostfile(project: Path, elsewhere: Path, tmp_path: Path
     must_have_trained(tmp_path / "run", 2)
 
 
-@pytest.mark.nightly
-def test_verified(project: Path, elsewhere: Path, tmp_path: Path) -> None:
-    """What `ringside verify` starts trains the workload."""
-    started(
-        "ringside", "verify", f"{project}/own.py:build", "--backends", "serial", "--steps", "4",
-        "--global-batch", "4", "--output", str(tmp_path), cwd=elsewhere, project=project,
-    )  # fmt: skip
-
-
 def test_the_look_at_a_workload_takes_ringsides_trainers(
     elsewhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
