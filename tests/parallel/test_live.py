@@ -116,6 +116,7 @@ def test_an_arm_that_dies_while_it_is_frozen(tmp_path: Path) -> None:
     wait_until(lambda: not left_of(tmp_path / FOLDER))
 
 
+@pytest.mark.nightly
 def test_killed_while_arms_are_frozen(tmp_path: Path) -> None:
     """Nobody is left, frozen or not; test_compare.py asks what Ctrl-C says."""
     process = compare(tmp_path, "--backends", "horovod")
