@@ -70,7 +70,7 @@ def beside(name: str) -> tuple[str, str]:
 
 
 @contextmanager
-def started_with(subject: Subject, **changes: str) -> Iterator[None]:
+def started_with(subject: Subject, **changes: Any) -> Iterator[None]:
     """Processes of these arms are started so."""
     if subject.spec.keras == 3:  # forks have loaded legacy Keras (tests/warm.py)
         changes["python"] = sys.executable
