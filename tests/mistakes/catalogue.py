@@ -233,7 +233,7 @@ def gradients_twice_later(backend: Any) -> None:
     _replace(backend, "sum_gradients", later)
 
 
-@mistake(PARITY, program="clipping", daily="horovod")
+@mistake(PARITY, program="clipping")
 def clipped_before_added(backend: Any) -> None:
     """Each replica clips its own gradients, not those of the global batch."""
     from ringside_core.keras import tf
@@ -365,12 +365,6 @@ def updates_counted_twice(backend: Any) -> None:
 # Rows
 
 
-@mistake(FED, "mirrored", program="momentum")
-def all_rows_everywhere(backend: Any) -> None:
-    """Every replica trains the whole batch."""
-    _cut(lambda cut, batch, r, size: cut(batch, 0, 1))
-
-
 @mistake(FED, program="momentum")
 def rows_one_after_the_other(backend: Any) -> None:
     """A replica gets the next block of rows, and counts it as if it were every second row."""
@@ -435,12 +429,6 @@ def weights_of_rows_lost(backend: Any) -> None:
     _rows(lambda batch, training: batch[:2] if training else batch)
 
 
-@mistake(AS_TIMED, program="weighted_rows")
-def weights_of_rows_lost_as_timed(backend: Any) -> None:
-    """Where it is not watched, all rows count the same."""
-    _rows(lambda b, training: b[:2] if training and _is_unwatched(backend) else b)
-
-
 # Data as they are read
 
 
@@ -465,36 +453,6 @@ def another_order(backend: Any) -> None:
 def own_order_in_each_process(backend: Any) -> None:
     """Each process shuffles with a seed of its own."""
     _data(lambda data: data.shuffle(9, seed=1 + backend.rank))
-
-
-@mistake(FED, "horovod")
-def labels_exchanged_in_the_last_process(backend: Any) -> None:
-    """In the last process rows have each other's labels."""
-    from ringside_core.keras import tf
-
-    def exchanged(*parts: Any) -> Any:
-        x, y, *others = parts
-        return x, tf.reverse(y, [0]), *others
-
-    if backend.rank == backend.size - 1:
-        _data(lambda data: data.map(exchanged))
-
-
-@mistake(FED)
-def last_row_dropped(backend: Any) -> None:
-    """The last row of each batch is not trained."""
-    from ringside_core.keras import tf
-
-    def fewer(*parts: Any) -> Any:
-        return tf.nest.map_structure(lambda t: t[: tf.maximum(tf.shape(t)[0] - 1, 1)], parts)
-
-    _data(lambda data: data.map(fewer))
-
-
-@mistake(FED)
-def first_batch_again_and_again(backend: Any) -> None:
-    """The first batch is trained in every update."""
-    _data(lambda data: data.take(1).repeat(max(1, int(data.cardinality()))))
 
 
 @mistake(FED)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from launch.site import free_ports
 from ringside_core.specs import ClusterTask, RunRecord, parse_tf_config
 from tests.nightly import nightly
 
@@ -54,17 +55,6 @@ def read_records(run_dir: Path) -> dict[str, RunRecord]:
     return records
 
 
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody holds."""
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("localhost", 0))
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
-
-
 def cluster(**counts: int) -> list[ClusterTask]:
     """Every task of a cluster on this machine."""
     ports = iter(free_ports(sum(counts.values())))
@@ -107,18 +97,6 @@ def test_horovodrun_four_ranks(tmp_path: Path) -> None:
     assert {r.spec.backend for r in records.values()} == {"horovod"}
     assert {r.epochs[0].examples for r in records.values()} == {1437}
     assert len({r.final_digest for r in records.values()}) == 1
-
-
-@pytest.mark.nightly
-def test_mpirun_two_ranks(tmp_path: Path) -> None:
-    """`mpirun -np 2 python train.py --backend horovod`."""
-    done = typed(
-        "mpirun", "-np", "2", "python", "train.py", "--backend", "horovod", *BRIEF,
-        "--run-dir", str(tmp_path),
-    )  # fmt: skip
-
-    assert done.returncode == 0, done.stderr
-    assert sorted(read_records(tmp_path)) == ["rank-0", "rank-1"]
 
 
 def test_mirrored(tmp_path: Path) -> None:
@@ -204,18 +182,6 @@ def test_tf_config_by_hand_runs_a_script(tmp_path: Path) -> None:
 def proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     """A proxy for downloads that leads to no task; gRPC would use it."""
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
-
-
-@pytest.mark.nightly
-@pytest.mark.usefixtures("proxy")
-def test_tf_config_by_hand_for_multi_worker_mirrored(tmp_path: Path) -> None:
-    """One process for each worker, TF_CONFIG set by hand, no backend named."""
-    codes = typed_in_every_task(cluster(worker=2), *BRIEF, "--run-dir", str(tmp_path))
-
-    assert set(codes.values()) == {0}
-    records = read_records(tmp_path)
-    assert {r.spec.backend for r in records.values()} == {"multi_worker_mirrored"}
-    assert {r.epochs[0].examples for r in records.values()} == {1437}
 
 
 @pytest.mark.nightly

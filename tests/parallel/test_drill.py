@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 
 from ringside.drill.cells import Drill
 from ringside.drill.outside import processes_of
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT_S = 280
@@ -134,17 +134,12 @@ def test_a_killed_drill_leaves_no_run_behind(tmp_path: Path) -> None:
     running = drilling(tmp_path, "--backends", "mirrored", "--faults", "nan")
     folder = tmp_path / "drill" / "mirrored-x2" / "whole"
     try:
-        end = time.monotonic() + LIMIT_S / 2
-        while not list((folder / "progress").glob("*")):
-            assert running.poll() is None
-            assert time.monotonic() < end
-            time.sleep(0.1)
+        begun = (folder / "progress").glob
+        wait_until(lambda: running.poll() or list(begun("*")), seconds=LIMIT_S / 2)
+        assert running.poll() is None
         os.kill(running.pid, signal.SIGKILL)
     finally:
         running.kill()
         running.communicate()
 
-    end = time.monotonic() + 30
-    while processes_of(folder) and time.monotonic() < end:
-        time.sleep(0.1)
-    assert not processes_of(folder)
+    wait_until(lambda: not processes_of(folder))

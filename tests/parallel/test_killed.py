@@ -108,14 +108,14 @@ def gone(run_id: str) -> bool:
 
 TASK = "<python"  # a task itself, not horovodrun or mpirun with its command as arguments
 VICTIMS = [
-    ("mirrored", ["--replicas", "2"], ["rank-0"], (TASK, "train.py")),
-    ("multi_worker_mirrored", ["--replicas", "2"], ["worker-0"], (TASK, '"index": 1}')),
+    nightly("mirrored", ["--replicas", "2"], ["rank-0"], (TASK, "train.py")),
+    nightly("multi_worker_mirrored", ["--replicas", "2"], ["worker-0"], (TASK, '"index": 1}')),
     nightly("multi_worker_mirrored", ["--replicas", "2"], ["worker-0"], (TASK, '"index": 0}')),
     nightly("parameter_server", [], ["chief-0"], (TASK, '"type": "ps"')),
     nightly("parameter_server", [], ["chief-0"], (TASK, '"type": "worker"')),
     nightly("parameter_server", [], ["chief-0"], (TASK, '"type": "chief"')),
     ("horovod", ["--replicas", "2"], ["rank-0", "rank-1"], (TASK, "train.py")),
-    (
+    nightly(
         "horovod",
         ["--replicas", "2", "--launcher", "mpirun"],
         ["rank-0", "rank-1"],

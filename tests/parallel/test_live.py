@@ -14,6 +14,7 @@ from launch.turns import Turns
 from ringside.stats.summary import summarize
 from tests.parallel.typed import LIMIT_S, ended, left_of, results, started
 from tests.unit.stats.factory import spec_of
+from tests.waiting import wait_until
 
 FOLDER = "runs/bout"
 HEARTBEAT_S = 13  # the coordination service of TensorFlow gives a silent peer up after 10 to 12
@@ -49,14 +50,6 @@ def frozen_rank(tmp_path: Path, process: "subprocess.Popen[str]") -> psutil.Proc
                 return one
         time.sleep(0.05)
     raise AssertionError("no rank was frozen")
-
-
-def nobody_left(tmp_path: Path) -> bool:
-    """Whether every process has ended, given the time that a kill takes."""
-    give_up = time.monotonic() + 30
-    while (left := left_of(tmp_path / FOLDER)) and time.monotonic() < give_up:
-        time.sleep(0.1)
-    return not left
 
 
 def test_the_screening_goes_on_as_the_first_launch_of_the_final(tmp_path: Path) -> None:
@@ -120,9 +113,10 @@ def test_an_arm_that_dies_while_it_is_frozen(tmp_path: Path) -> None:
     assert died.kind == "failed"
     assert "SIGKILL" in died.reason
     assert all(one.completed for one in outcomes.values()), outcomes
-    assert nobody_left(tmp_path)
+    wait_until(lambda: not left_of(tmp_path / FOLDER))
 
 
+@pytest.mark.nightly
 def test_killed_while_arms_are_frozen(tmp_path: Path) -> None:
     """Nobody is left, frozen or not; test_compare.py asks what Ctrl-C says."""
     process = compare(tmp_path, "--backends", "horovod")
@@ -130,7 +124,7 @@ def test_killed_while_arms_are_frozen(tmp_path: Path) -> None:
 
     process.kill()
 
-    assert nobody_left(tmp_path)
+    wait_until(lambda: not left_of(tmp_path / FOLDER))
     assert (found := ended(process))[0] == -signal.SIGKILL, found
 
 

@@ -123,17 +123,6 @@ def test_one_process_by_hand(project: Path, elsewhere: Path, tmp_path: Path) -> 
     must_have_trained(tmp_path / "run", 1)
 
 
-@pytest.mark.nightly
-def test_ranks_by_hand(project: Path, tmp_path: Path) -> None:
-    """`horovodrun` in the project's folder, whose train.py is a module of the user's."""
-    started(
-        "horovodrun", "-np", "2", "python", str(ROOT / "train.py"), "--workload", "train:build",
-        *BRIEF, str(tmp_path / "run"), cwd=project, project=project,
-    )  # fmt: skip
-
-    must_have_trained(tmp_path / "run", 2)
-
-
 def test_launched_over_a_hostfile(project: Path, elsewhere: Path, tmp_path: Path) -> None:
     """`ringside launch` by mpirun, from another folder."""
     hosts = tmp_path / "hosts"
@@ -146,15 +135,6 @@ def test_launched_over_a_hostfile(project: Path, elsewhere: Path, tmp_path: Path
     )  # fmt: skip
 
     must_have_trained(tmp_path / "run", 2)
-
-
-@pytest.mark.nightly
-def test_verified(project: Path, elsewhere: Path, tmp_path: Path) -> None:
-    """What `ringside verify` starts trains the workload."""
-    started(
-        "ringside", "verify", f"{project}/own.py:build", "--backends", "serial", "--steps", "4",
-        "--global-batch", "4", "--output", str(tmp_path), cwd=elsewhere, project=project,
-    )  # fmt: skip
 
 
 def test_the_look_at_a_workload_takes_ringsides_trainers(

@@ -1,9 +1,5 @@
-"""How far two results of a program are apart.
+"""How far two results of a program are apart."""
 
-python tests/programs/compare.py FOLDER FOLDER     # the first holds the reference
-"""
-
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -40,26 +36,3 @@ def deviations(reference: Result, other: Result) -> dict[str, float]:
         most = max(np.max(np.abs(a), initial=0) for a, _ in pairs if a is not None)
         found[kind] = float(apart / (most or 1))
     return found
-
-
-def worst(reference: Result, other: Result) -> tuple[str, float]:
-    """The kind that is farthest off, and how far."""
-    return max(deviations(reference, other).items(), key=lambda item: item[1])
-
-
-def main() -> None:
-    """A line for each program of the first folder."""
-    first, second = map(Path, sys.argv[1:3])
-    for file in sorted(first.glob("*.0.npz")):
-        name = file.name.removesuffix(".0.npz")
-        for other in sorted(second.glob(f"{name}.*.npz")):
-            result = load(other)
-            kind, apart = worst(load(file), result)
-            why = " ".join(" ".join(map(str, result.get("error", ()))).split())[:120]
-            print(f"{other.name.removesuffix('.npz'):40} {apart:8.1e}  {why or kind}")
-        if not [*second.glob(f"{name}.*.npz")]:
-            print(f"{name:40}  missing")
-
-
-if __name__ == "__main__":
-    main()

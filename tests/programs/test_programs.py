@@ -8,17 +8,16 @@ import ast
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
 import pytest
 
+from launch.site import free_ports
 from tests.nightly import daily
 from tests.programs.compare import deviations, load
 
@@ -62,15 +61,6 @@ def declared(file: Path) -> Program:
 
 
 PROGRAMS = [declared(file) for file in sorted(CATALOGUE.glob("*.py"))]
-
-
-def free_ports(count: int) -> list[int]:
-    """Free ports."""
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
 
 
 @dataclass(frozen=True)
@@ -139,6 +129,7 @@ class Arm:
 
 # What two processes can do otherwise than two replicas of one: hang, read or draw for themselves.
 PROCESSES = (
+    "accumulated_in_the_step",
     "batch_norm",
     "batches_of_one_row",
     "callbacks_see_own_rows",
@@ -158,7 +149,6 @@ PROCESSES = (
     "several_fits",
     "sharpness_of_own_rows",
     "short_batch_as_full",
-    "skipped_by_norm",
     "statistics_without_rows",
     "step_with_a_tape",
     "unseeded_shuffle",

@@ -16,6 +16,9 @@ from ringside_core.specs import RefusalError, Surroundings
 
 ROOT = Path(train.__file__).resolve().parent
 
+TWO = str(ROOT / "hostfiles" / "two_hosts.template")  # of two slots each
+A, B = "first.example.org", "second.example.org"
+HOROVOD = ("--backend", "horovod", "--dry-run")
 ONE_WORKER = {"cluster": {"worker": ["localhost:1"]}, "task": {"type": "worker", "index": 0}}
 UNDER_HOROVODRUN = {
     "HOROVOD_RANK": "0",
@@ -98,6 +101,54 @@ def test_train_refuses_its_surroundings(
     ("arguments", "words"),
     [
         (["compare", "--replicas", "x"], "whole numbers"),
+        (["compare", "--budget", "2"], "a time with its unit"),
+        (["compare", "--launches", "-1"], "greater than or equal to 0"),
+        (["compare", "--precision", "2%"], "'float32', 'float64'"),
+        (["compare", "--deadline", "inf"], "not a number of seconds"),
+        (
+            ["compare", "--backends", "serial:keras=3", "--keras", "3"],
+            "must not be the same run",
+        ),
+        (["compare", "--tuned", "--trials", "1"], "greater than or equal to 2"),
+        (["compare", "--backends", "serial:servers=2"], "Settings of any arm:"),
+        (
+            ["compare", "--resume", "nowhere", "--tuned", "-w", "a=1"],
+            "Received: --tuned, --workload-option.",
+        ),
+        (["compare", "--interface", "eth0"], "Add --hostfile"),
+        (["compare", "--hostfile", "nowhere"], "must be a readable text file"),
+        (["compare", "--hostfile", TWO, "--servers-on", "c"], f"Hosts there: {A}, {B}"),
+        (["compare", "--resume", "x", "--hostfile", TWO], "Received: --hostfile"),
+        (["verify", "--hostfile", TWO, "--replicas", "5"], "5 replicas, 4 slots"),
+        (
+            ["verify", "--launcher", "mpirun", "--backends", "multi_worker_mirrored"],
+            "started by local",
+        ),
+        (["verify", "--steps", "2"], "--steps"),
+        (["verify", "--backends", "mirored"], "mirrored"),
+        (["verify", "--workload", "digit"], "digits"),
+        (["allreduce", "--stacks", "nccl"], "There is no stack of that name"),
+        (["allreduce", "--sizes", "4 kilobytes"], "B, KiB, MiB or GiB"),
+        (["allreduce", "--replicas", "1"], "greater than or equal to 2"),
+        (["allreduce", "--seconds", "inf"], "not a number of seconds"),
+        # 4 arrays × 2 ranks × 1 EiB
+        (["allreduce", "--sizes", "1073741824GiB"], "8,589,934,592 GiB needed"),
+        (
+            ["launch", *HOROVOD, "--nodes", "2"],
+            "--nodes and --sbatch are options of runs in Slurm. Received: --nodes 2.",
+        ),
+        (
+            ["launch", *HOROVOD, "--slurm", "--launcher", "mpirun"],
+            "Received: --slurm beside --launcher mpirun.",
+        ),
+        (
+            ["launch", *HOROVOD, "--slurm", "--hostfile", TWO],
+            "Received: --slurm beside a hostfile or its flags.",
+        ),
+        (
+            ["launch", *HOROVOD, "--hostfile", TWO, "--servers-on", A],
+            f"Received: --servers-on {A} --backend horovod.",
+        ),
         (["launch", "--hostfile", "nowhere"], "readable text file"),
         (["launch", "--restarts", "1", "--save", "record"], "needs checkpoints"),
         (["report", "nowhere"], "nowhere/results.json"),
@@ -119,8 +170,9 @@ def test_ringside_refuses(
     """`ringside` with a wrong flag, name or file."""
     code = ringside.cli.main.run(arguments)
 
-    said = capsys.readouterr().err
+    out, said = capsys.readouterr()
     assert code == 2
+    assert out == ""
     assert said.count("\n") == 1
     assert words in said
     assert "Traceback" not in said

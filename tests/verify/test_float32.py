@@ -19,7 +19,6 @@ ZOO = {
     "sampled": [MIRRORED],
     "rotated": [HOROVOD],
     "cast_in_loss": [WORKERS],
-    "critic": [HOROVOD],
 }
 
 

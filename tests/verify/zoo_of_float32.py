@@ -56,38 +56,6 @@ def cast_in_loss() -> Workload:
     return _regression("cast_in_loss", stack, loss=loss)
 
 
-class Critic(tf.keras.Model):
-    """A penalty on the gradient between real and made examples, as in a Wasserstein GAN."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.judge = tf.keras.Sequential([layers.Dense(8, "tanh"), layers.Dense(1)])
-
-    def call(self, x: Any) -> Any:
-        return self.judge(x)
-
-    def train_step(self, data: Any) -> dict[str, Any]:
-        """One update of the critic."""
-        real, _ = data
-        with tf.GradientTape() as tape:
-            made = tf.reverse(real, [1])
-            between = real + tf.random.normal([tf.shape(real)[0], 1], 0.0, 1.0) * (made - real)
-            with tf.GradientTape() as inner:
-                inner.watch(between)
-                judged = self.judge(between)
-            slope = tf.norm(inner.gradient(judged, between), axis=1)
-            gap = tf.reduce_mean(self.judge(made)) - tf.reduce_mean(self.judge(real))
-            loss = gap + 10.0 * tf.reduce_mean((slope - 1.0) ** 2)
-        gradients = tape.gradient(loss, self.trainable_variables)
-        self.optimizer.apply_gradients(zip(gradients, self.trainable_variables, strict=True))
-        return {"loss": loss}
-
-
-def critic() -> Workload:
-    """A training step of its author's own."""
-    return _workload("critic", Critic, x=_rows(1, 60, 4), y=_rows(2, 60, 1))
-
-
 def _regression(
     name: str, stack: Callable[[], list[Any]], loss: Any = "mse", shape: tuple[int, ...] = (4,)
 ) -> Workload:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from launch.site import free_ports
 from tests.parallel.test_as_typed import activated
+from tests.waiting import wait_until
 
 NODES = ("node1", "node2")
 NEEDED = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scancel", "squeue", "setpriv")
@@ -108,10 +109,7 @@ class SlurmCluster:
         """Kill every job, and wait until none is left."""
         self.run("scancel", "--signal=KILL", "--user=root")
         self.run("scancel", "--user=root")
-        give_up = time.monotonic() + STOP_S
-        while self.jobs():
-            assert time.monotonic() < give_up, self.run("squeue").stdout
-            time.sleep(POLL_S)
+        wait_until(lambda: not self.jobs(), seconds=STOP_S)
 
 
 @contextlib.contextmanager

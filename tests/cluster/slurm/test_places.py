@@ -68,17 +68,6 @@ def test_a_step_of_one_task_is_alone(slurm: SlurmCluster, who: str) -> None:
     assert said == [ALONE]
 
 
-def test_ranks_of_srun(slurm: SlurmCluster, who: str) -> None:
-    """Horovod's ranks: two on the first node, one on the second."""
-    said = answers(slurm, "srun", who)
-
-    assert said == [
-        ["slurm", 0, 3, 0, 2, "rank-0", None],
-        ["slurm", 1, 3, 1, 2, "rank-1", None],
-        ["slurm", 2, 3, 0, 1, "rank-2", None],
-    ]
-
-
 def test_mpirun_stays_mpirun(slurm: SlurmCluster, who: str) -> None:
     """Open MPI starts its daemons by srun; its ranks are those of mpirun all the same."""
     prefix = str(Path(sys.executable).parent.parent)
@@ -86,24 +75,3 @@ def test_mpirun_stays_mpirun(slurm: SlurmCluster, who: str) -> None:
     said = answers(slurm, "mpirun", "--prefix", prefix, who)
 
     assert [one[:3] for one in said] == [["mpirun", rank, 3] for rank in range(3)]
-
-
-def test_all_tasks_work_out_one_cluster(slurm: SlurmCluster, who: str) -> None:
-    """Coordinator, worker and server by rank, each at an address of its own; in each step anew."""
-    two_steps = f"srun {who} parameter_server; srun {who} parameter_server"
-
-    said = answers(slurm, "sh", "-c", two_steps)
-
-    names = sorted(str(one[5]) for one in said)
-    assert names == ["chief-0", "chief-0", "ps-0", "ps-0", "worker-0", "worker-0"]
-    assert len({one[6] for one in said}) == 6
-
-
-def test_other_layouts_are_refused(slurm: SlurmCluster, who: str) -> None:
-    """Ranks dealt in turn over the nodes: every task says so, none waits for another."""
-    run = slurm.run(
-        *("salloc", "--nodes=2", "--ntasks=3", "srun", "--distribution=cyclic", who), cwd=ROOT
-    )
-
-    assert run.returncode != 0
-    assert run.stderr.count("must fill one node after the other") == 3

@@ -5,8 +5,7 @@ import os
 import re
 import signal
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ import pytest
 from ringside_core.specs import RunRecord
 from tests.cluster.slurm.cluster import SlurmCluster
 from tests.parallel.test_as_typed import read_records
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
 TRAIN = (
@@ -26,7 +26,6 @@ LAUNCH = (
 )
 LIMIT_S = 180
 END_S = 30.0
-POLL_S = 0.1
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(LIMIT_S + 60)]
 
 
@@ -269,12 +268,4 @@ def wait_until_heard(
         assert launcher.poll() is None, launcher.communicate()[0]
         return progress.exists() and f" {phase}" in progress.read_text()
 
-    wait_until(heard, LIMIT_S)
-
-
-def wait_until(holds: Callable[[], bool], seconds: float = END_S) -> None:
-    """Return when this holds; fail when it does not in time."""
-    give_up = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < give_up, "not in time"
-        time.sleep(POLL_S)
+    wait_until(heard, seconds=LIMIT_S)

@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import os
 import socket
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from ringside_core.specs import (
     capabilities_of,
     read_surroundings,
 )
+from tests.waiting import wait_until
 
 HERE = Path(__file__).resolve().parent
 QUICK = HERE.parents[1] / "quick"
@@ -167,18 +167,3 @@ def members_by_name() -> Callable[[Plan], dict[str, int]]:
         return found
 
     return find
-
-
-@pytest.fixture(name="wait_until")
-def wait_until_() -> Callable[..., Any]:
-    """Wait for an event, with a deadline."""
-    return wait_until
-
-
-def wait_until(condition: Callable[[], Any], *, seconds: float = 20.0) -> Any:
-    """Wait for an event, with a deadline."""
-    end = time.monotonic() + seconds
-    while not (value := condition()):
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.02)
-    return value

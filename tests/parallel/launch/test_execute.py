@@ -19,6 +19,7 @@ from launch import (
     execute,
 )
 from ringside_core.specs import Execution, Host
+from tests.waiting import wait_until
 
 PlanOf = Callable[..., Plan]
 
@@ -299,7 +300,7 @@ def test_a_folder_holds_one_run(plan_of: PlanOf) -> None:
     assert reason == f"{plan.run_dir} holds a run already; every run needs a folder of its own."
 
 
-def test_two_launches_into_one_folder(plan_of: PlanOf, wait_until: Callable[..., object]) -> None:
+def test_two_launches_into_one_folder(plan_of: PlanOf) -> None:
     """The second finds the folder taken, however early it comes: no spec and record are mixed."""
     first = plan_of("serial", replicas=1, steps=5)
     spec = first.spec.replace(seed=first.spec.seed + 1)

@@ -12,6 +12,7 @@ from launch import Plan
 from launch.plan import RUN_ID
 from launch.remote.sweep import kill_members
 from tests.parallel.launch.caller import caller_of
+from tests.waiting import wait_until
 
 PlanOf = Callable[..., Plan]
 
@@ -48,9 +49,7 @@ def test_a_step_of_the_clock_ends_nothing(followed: PlanOf, tmp_path: Path) -> N
     ]
 
 
-def test_a_task_ends_with_its_launcher(
-    followed: PlanOf, tmp_path: Path, wait_until: Callable[..., object]
-) -> None:
+def test_a_task_ends_with_its_launcher(followed: PlanOf, tmp_path: Path) -> None:
     """Also where nobody waits for the launcher that was killed, and its guard was killed too."""
     plan = followed(steps=10_000)
     try:

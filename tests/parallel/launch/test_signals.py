@@ -9,9 +9,9 @@ import pytest
 
 from launch import Plan
 from tests.parallel.launch.caller import caller_of
+from tests.waiting import wait_until
 
 PlanOf = Callable[..., Plan]
-WaitUntil = Callable[..., object]
 
 ARMS = {
     "tf_config": {"backend": "multi_worker_mirrored"},
@@ -38,7 +38,6 @@ def test_a_signal_to_the_caller(
     plan_of: PlanOf,
     tmp_path: Path,
     nothing_left: Callable[[Plan], bool],
-    wait_until: WaitUntil,
 ) -> None:
     """The caller ends as the signal asks, and everything that it started is gone."""
     plan = plan_of(**ARMS[arm], steps=1000, who="nobody")

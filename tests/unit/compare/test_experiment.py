@@ -75,29 +75,6 @@ def test_the_screening_chooses_and_the_final_has_its_launches(tmp_path: Path) ->
     assert ended.ended_because == "All 3 launches of the final were made."
 
 
-@pytest.mark.parametrize(
-    ("asked", "rounds", "why"),
-    [
-        (Asked(launches=0), 1, "No final was asked for."),
-        (Asked(launches=5), 6, "All 5 launches of the final were made."),
-    ],
-)
-def test_launches_can_be_counted(tmp_path: Path, asked: Asked, rounds: int, why: str) -> None:
-    """None of the final, or so many."""
-    ended = made(comparison_of("mirrored").replace(asked=asked), tmp_path, Made())
-
-    assert (ended.rounds, ended.ended_because) == (rounds, why)
-
-
-def test_all_arms_may_take_part(tmp_path: Path) -> None:
-    """Then every pair has an interval."""
-    asked = Asked(launches=3, all_arms=True)
-
-    ended = made(comparison_of(BACKENDS, "2").replace(asked=asked), tmp_path, Made(SPEEDS))
-
-    assert ended.finalists == tuple(arm.label for arm in ended.arms)
-
-
 class Dies(Made):
     """The arm fails from its second run on."""
 

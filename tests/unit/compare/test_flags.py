@@ -1,4 +1,4 @@
-"""`ringside compare`: a wrong flag gets one message, exit code 2, and leaves nothing behind."""
+"""What `ringside compare` says before it starts anything."""
 
 from pathlib import Path
 
@@ -9,37 +9,6 @@ from ringside.compare import durations
 from ringside.compare.stages import announcement
 from ringside_core.specs import Asked
 from tests.unit.compare.made import SHARED, comparison_of
-
-
-@pytest.mark.parametrize(
-    ("flags", "words"),
-    [
-        (["--budget", "2"], "a time with its unit"),
-        (["--launches", "-1"], "greater than or equal to 0"),
-        (["--precision", "2%"], "'float32', 'float64'"),
-        (["--deadline", "inf"], "not a number of seconds"),
-        (["--backends", "serial:keras=3", "--keras", "3"], "must not be the same run"),
-        (["--tuned", "--trials", "1"], "greater than or equal to 2"),
-        (["--backends", "serial:servers=2"], "Settings of any arm:"),
-        (["--resume", "nowhere", "--tuned", "-w", "a=1"], "Received: --tuned, --workload-option."),
-    ],
-)
-def test_a_wrong_flag(
-    flags: list[str],
-    words: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The message says the rule, what was received, and what to do."""
-    monkeypatch.chdir(tmp_path)
-
-    code = ringside.cli.main.run(["compare", *flags])
-
-    said = " ".join(capsys.readouterr().err.split())
-    assert code == 2
-    assert words in said
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_dry_run_prints_the_arms_and_the_twin(capsys: pytest.CaptureFixture[str]) -> None:

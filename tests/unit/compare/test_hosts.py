@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-import ringside.cli.main
 from launch.placement import cores_each
 from ringside.compare import stages
 from ringside.compare.arms import parse_arms
@@ -206,38 +205,3 @@ def test_certificates_of_other_hosts_are_refused() -> None:
     """The message names both sets of hosts."""
     with pytest.raises(RefusalError, match=r"was verified on one machine.*is of a \(1\), b \(1\)"):
         bout().replace(hosts=on(1, 1).hosts)
-
-
-@pytest.mark.parametrize(
-    ("command", "flags", "words"),
-    [
-        ("compare", ["--interface", "eth0"], "Add --hostfile"),
-        ("compare", ["--hostfile", "nowhere"], "must be a readable text file"),
-        ("compare", ["--hostfile", "two", "--servers-on", "c"], "Hosts there: a, b"),
-        ("compare", ["--resume", "x", "--hostfile", "two"], "Received: --hostfile"),
-        ("verify", ["--hostfile", "two", "--replicas", "3"], "3 replicas, 2 slots"),
-        (
-            "verify",
-            ["--launcher", "mpirun", "--backends", "multi_worker_mirrored"],
-            "started by local",
-        ),
-    ],
-)
-def test_a_wrong_flag(
-    command: str,
-    flags: list[str],
-    words: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """One message, exit code 2, and nothing is made."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "two").write_text("a\nb\n")
-
-    code = ringside.cli.main.run([command, *flags])
-
-    said = " ".join(capsys.readouterr().err.split())
-    assert code == 2
-    assert words in said
-    assert [path.name for path in tmp_path.iterdir()] == ["two"]

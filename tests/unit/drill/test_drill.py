@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +24,7 @@ from ringside_core.specs import (
     RunSpec,
 )
 from tests.unit.stats.factory import epoch, record, spec_of
+from tests.waiting import wait_until
 
 LOST = Outcome(kind="failed", reason="rank-1 was killed", error_class="ProcessDied")
 DONE = Outcome(kind="completed")
@@ -148,9 +148,7 @@ def test_a_task_is_known_by_its_command_and_its_environment(tmp_path: Path) -> N
         for env in environments
     ]
     try:
-        end = time.monotonic() + 20
-        while len(processes_of(tmp_path)) < 4 and time.monotonic() < end:
-            time.sleep(0.05)
+        wait_until(lambda: len(processes_of(tmp_path)) == 4)
         found = psutil.Process(process_of(tmp_path, "rank-1"))
 
         assert found.environ()["HOROVOD_RANK"] == "1"

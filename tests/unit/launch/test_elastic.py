@@ -1,7 +1,6 @@
 """How many replicas a run gets on the hosts that are usable, and when it is asked to grow."""
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from ringside_core.specs import (
     RunSpec,
     Topology,
 )
+from tests.waiting import wait_until
 
 COMPLETED = Execution(outcome=Outcome(kind="completed"), records=(), wall_s=1.0)
 PREEMPTED = Execution(outcome=Outcome(kind="preempted", reason="asked"), records=(), wall_s=1.0)
@@ -150,14 +150,6 @@ def test_the_fewest_may_not_be_more_than_the_most(network: Network) -> None:
         network.elastic(spec_of("horovod", 2), 3)
 
 
-def trains_until(end: Callable[[], bool]) -> None:
-    """A training that goes on until something is true."""
-    give_up = time.monotonic() + 20
-    while not end():
-        assert time.monotonic() < give_up
-        time.sleep(0.01)
-
-
 def test_it_shrinks_and_grows_without_counting_that_as_a_fault(
     network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -178,7 +170,7 @@ def test_it_shrinks_and_grows_without_counting_that_as_a_fault(
                 time.sleep(0.2)
                 assert not interrupts.preempts()  # it does not train yet
                 (network.run_dir / "progress" / "rank-0").write_text("1.0 3 30 training 1")
-                trains_until(interrupts.preempts)
+                wait_until(interrupts.preempts)
                 return PREEMPTED
             return COMPLETED
 
@@ -208,7 +200,7 @@ def test_a_host_that_does_not_let_a_run_start_is_looked_at_less_often(
 
     def run(fitted: RunSpec, placement: Placement) -> Execution:
         network.down, before = set(), time.monotonic()
-        trains_until(interrupts.preempts)
+        wait_until(interrupts.preempts)
         pauses.append(time.monotonic() - before)
         return PREEMPTED
 

@@ -107,14 +107,6 @@ def ranks(plan_of: PlanOf, tmp_path: Path) -> Scene:
     return Scene(plan_of("horovod"), tmp_path)
 
 
-def test_completed(workers: Scene) -> None:
-    """A run whose every record is complete is completed."""
-    workers.record("worker-0", COMPLETED)
-    workers.record("worker-1", COMPLETED)
-
-    assert workers.judge().outcome == COMPLETED
-
-
 def test_an_exit_code_after_a_complete_record_changes_nothing(workers: Scene) -> None:
     """A crash while the interpreter shuts down does not change what was recorded."""
     workers.record("worker-0", COMPLETED)
@@ -156,16 +148,6 @@ def test_a_killed_worker_is_named_with_its_step_and_last_lines(workers: Scene) -
     assert (outcome.kind, outcome.error_class) == ("failed", "ProcessDied")
     assert outcome.reason == (
         "worker-1 was killed by SIGKILL after step 12; last lines: two | three | four"
-    )
-
-
-def test_an_exit_without_a_record(workers: Scene) -> None:
-    """Exit code 0 is not enough: nothing was recorded."""
-    workers.record("worker-0", COMPLETED)
-    workers.exited("worker-1", 0)
-
-    assert workers.judge().outcome.reason == (
-        "worker-1 exited with code 0 before the first step, without a record"
     )
 
 

@@ -274,12 +274,3 @@ def test_a_job_that_does_not_end_is_a_survivor(tmp_path: Path, plan_of: PlanOf) 
         children.wait(30)
 
     assert children.survivors == ["what `sh -c 'exit 1'` did not end"]
-
-
-def test_launch_needs_no_tensorflow() -> None:
-    """Importing `launch` imports neither TensorFlow nor Horovod."""
-    code = "import launch, sys; print({'tensorflow', 'horovod'} & set(sys.modules))"
-
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-
-    assert done.stdout == "set()\n"

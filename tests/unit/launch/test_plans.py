@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 
 from launch import Plan, Site
-from ringside_core.specs import Topology, parse_hostfile
-from ringside_core.specs.placement import Placement, spread
 
 PlanOf = Callable[..., Plan]
 
@@ -175,22 +173,6 @@ def test_one_process_on_the_first_host_with_room(plan_of: PlanOf) -> None:
         f"{MARK} {SSH} b 'cd /home/me && exec env {MARK} {TRAIN} --watch-stdin'\n"
     )
     assert plan.remote_hosts == ("b",)
-
-
-@pytest.mark.parametrize(
-    ("hostfile", "replicas", "topology"),
-    [
-        ("a slots=2\nb slots=2", 4, Topology(hosts=2, processes_per_host=2)),
-        ("a slots=2\nb slots=2", 2, Topology(hosts=1, processes_per_host=2)),
-        ("a slots=3\nb slots=3", 4, Topology(hosts=1, processes_per_host=4)),
-        ("a\nb\nc\nd", 3, Topology(hosts=3, processes_per_host=1)),
-    ],
-)
-def test_spread(hostfile: str, replicas: int, topology: Topology) -> None:
-    """A topology has several hosts if the hostfile gives each of them the same number."""
-    placement = Placement(hosts=parse_hostfile(hostfile))
-
-    assert spread(Topology(processes_per_host=replicas), placement) == topology
 
 
 def test_a_rendered_plan_is_read_by_a_shell_as_it_was_meant(plan_of: PlanOf) -> None:

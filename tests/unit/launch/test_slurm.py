@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-import ringside.cli.main
 from launch import Plan, Site, make_plan
 from launch.children import Child
 from launch.launchers.slurm import Slurm
@@ -18,7 +17,8 @@ from ringside_core.specs import Placement, RefusalError, Resources
 from tests.unit.launch.conftest import spec_of
 
 RUN_DIR = Path("/runs/100 %")
-HOSTS = str(Path(__file__).resolve().parents[3] / "hostfiles" / "local4")
+
+
 TRAIN = (
     "/venv/bin/python -u /ringside/train.py "
     "--spec '/runs/100 %/spec.json' --run-dir '/runs/100 %' --log"
@@ -133,31 +133,6 @@ def test_refusals(site: Site, how: dict[str, Any], words: str) -> None:
         planned(site, "horovod", **how)
 
     assert words in str(refused.value)
-
-
-@pytest.mark.parametrize(
-    ("flags", "words"),
-    [
-        (
-            ["--nodes", "2"],
-            "--nodes and --sbatch are options of runs in Slurm. Received: --nodes 2.",
-        ),
-        (["--slurm", "--launcher", "mpirun"], "Received: --slurm beside --launcher mpirun."),
-        (["--slurm", "--hostfile", HOSTS], "Received: --slurm beside a hostfile or its flags."),
-        (
-            ["--hostfile", HOSTS, "--servers-on", "localhost"],
-            "Received: --servers-on localhost --backend horovod.",
-        ),
-    ],
-)
-def test_flags(flags: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """A flag for one way to start a run is refused with another way."""
-    code = ringside.cli.main.run(["launch", "--backend", "horovod", "--dry-run", *flags])
-
-    said = capsys.readouterr()
-    assert code == 2
-    assert words in said.err
-    assert said.out == ""
 
 
 def test_a_line_break_reaches_no_batch_script(site: Site) -> None:

@@ -8,7 +8,7 @@ import pytest
 from ringside.report.html import forest_of
 from ringside.report.ranking import ranked
 from ringside.report.sections.caveats import caveats
-from ringside.report.sections.headline import Headline, contenders, headlines
+from ringside.report.sections.headline import Headline, headlines
 from ringside.report.sections.verdicts import matrix_of, serial_table
 from ringside.stats.figure import Figure, Interval
 from ringside.stats.summary import Summary, summarize
@@ -153,22 +153,6 @@ def test_a_tuned_arm_against_one_that_is_not_is_a_caveat() -> None:
     assert told(comparison) == one_sided
     assert told(comparison.replace(trials=(*trials, chose_another))) == one_sided
     assert told(comparison.replace(trials=(*trials, chose_it))) == []
-
-
-def test_contenders_are_the_best_of_both_families_or_the_two_fastest() -> None:
-    """The other family's best comes before a second arm of the faster family."""
-
-    def names(seconds: dict[tuple[str, int], float]) -> list[str]:
-        found = contenders(summarize(bare(seconds)))
-        return [] if found is None else [row.arm.label for row in found]
-
-    two = {("mirrored", 2): 1.0, ("multi_worker_mirrored", 2): 1.1, ("horovod", 2): 3.0}
-    assert names(two) == ["mirrored ×2", "horovod ×2"]
-    assert names({("multi_worker_mirrored", 2): 1.1, ("mirrored", 2): 1.0}) == [
-        "mirrored ×2",
-        "multi_worker_mirrored ×2",
-    ]
-    assert names({("mirrored", 2): 1.0}) == []
 
 
 def test_arm_certified_in_turn_is_said_to_be_so() -> None:

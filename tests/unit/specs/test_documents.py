@@ -130,7 +130,7 @@ def test_what_completed_took_time_and_left_records(path: str, value: object, wor
     assert Comparison.from_json(json.dumps(body)).runs[1].arm == "horovod ×2"
 
 
-@pytest.mark.parametrize("version", [True, 1.0, "1", None, 2, -1])
+@pytest.mark.parametrize("version", [True, 1.0, "1", "2", None, 2, 7, -1])
 def test_a_schema_version_is_a_whole_number(version: object) -> None:
     """In Python `true` and 1.0 equal 1; in a schema they do not."""
     body = {"schema_version": version, "value": 3}

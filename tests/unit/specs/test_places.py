@@ -249,10 +249,11 @@ def test_a_launcher_that_is_not_served_is_refused(env: dict[str, str], words: st
                 "OMPI_COMM_WORLD_LOCAL_SIZE": "2",
                 "PMIX_RANK": "1",
                 **TORCH,
+                **ONE_TASK,  # in an allocation it starts its daemons by srun
             },
             "mpirun", (1, 2),
         ),
-        ({"TF_CONFIG": tf_config({"worker": ["a:1", "a:2"]}), **PMI}, "tf_config", (0, 2)),
+        ({"TF_CONFIG": tf_config({"worker": ["a:1", "a:2"]}), **PMI, **SRUN}, "tf_config", (0, 2)),
     ],
 )  # fmt: skip
 def test_variables_of_other_launchers_disturb_no_launcher_that_is_served(

@@ -110,30 +110,6 @@ def test_jobs_at_once_share_no_port() -> None:
 
 
 @pytest.mark.parametrize(
-    ("env", "kind"),
-    [
-        (
-            {
-                f"OMPI_COMM_WORLD_{name}": value
-                for name, value in (
-                    ("RANK", "1"), ("SIZE", "2"), ("LOCAL_RANK", "0"), ("LOCAL_SIZE", "1")
-                )
-            },
-            "mpirun",
-        ),
-        (
-            {"TF_CONFIG": '{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", '
-             '"index": 0}}'},
-            "tf_config",
-        ),
-    ],
-)  # fmt: skip
-def test_who_starts_inside_of_a_step_wins(env: dict[str, str], kind: str) -> None:
-    """`mpirun` in an allocation starts its daemons by srun; a TF_CONFIG is intended."""
-    assert read_surroundings(task(1) | env, three_nodes).kind == kind
-
-
-@pytest.mark.parametrize(
     ("env", "words"),
     [
         ({"SLURM_STEP_NUM_TASKS": "2"}, "together"),

@@ -22,7 +22,6 @@ from tests.unit.stats.factory import (
     run_of,
     simple_run,
     spec_of,
-    weak,
 )
 
 
@@ -48,21 +47,6 @@ def test_unlike_runs_are_refused_with_both_values(changes: dict[str, object], wo
         summarize(comparison_of([arm_of("serial"), arm_of("horovod")], runs))
 
     assert words in str(refused.value)
-
-
-def test_rounds_may_have_seeds_of_their_own() -> None:
-    """All arms of a round share the seed; rounds may differ."""
-    runs = [
-        run_of(
-            arm_of("serial"),
-            [record(spec_of("serial", seed=number), [epoch(1.0)] * 2)],
-            number=number,
-            position=number,
-        )
-        for number in (0, 1)
-    ]
-
-    assert summarize(comparison_of([arm_of("serial")], runs)).arms[0].completed == 2
 
 
 def test_runs_must_belong_to_their_arms() -> None:
@@ -160,19 +144,3 @@ def test_runs_are_of_the_machine_of_their_comparison(field: str) -> None:
     with pytest.raises(RefusalError, match=r"bench-1: Example CPU 9000 in run .*other") as told:
         summarize(comparison_of([arm], runs, machine=MACHINE.replace(**{field: "other"})))
     assert "machine of its comparison" in str(told.value)
-
-
-def test_weak_scaling_shares_the_batch_of_a_replica() -> None:
-    """32 on one and 64 on two replicas: alike if weak, refused if strong."""
-    spec = spec_of("horovod", 2, global_batch=64)
-    runs = [
-        simple_run("horovod", 1, 1.0),
-        run_of(
-            arm_of("horovod", 2), [record(spec, [epoch(1.0)] * 2, k) for k in (0, 1)], position=1
-        ),
-    ]
-    comparison = comparison_of([arm_of("horovod"), arm_of("horovod", 2)], runs)
-
-    assert len(summarize(weak(comparison)).arms) == 2
-    with pytest.raises(RefusalError, match="same global_batch"):
-        summarize(comparison)

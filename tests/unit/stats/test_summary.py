@@ -75,17 +75,6 @@ def assert_alike(one: Spread, other: Spread) -> None:
     assert repr(one) == repr(other)
 
 
-def test_arms_against_hand_arithmetic() -> None:
-    """In this made-up case throughput is 100 examples ÷ the seconds of an epoch."""
-    rows = {row.arm.label: row for row in summarize(scaling()).arms}
-
-    spread = rows["horovod ×2"].throughput
-
-    assert spread is not None
-    assert spread.value == statistics.median([100 / 1.0, 100 / 1.25, 100 / 8.0]) == 80
-    assert (spread.lowest, spread.highest, spread.n, spread.of) == (12.5, 100, 3, 3)
-
-
 def test_strong_scaling_efficiency_names_its_base() -> None:
     """Geometric mean over rounds of X(2) ÷ X(1), halved; the same against serial."""
     summary = summarize(scaling())
