@@ -21,7 +21,7 @@ LIMITS = {
     "launch": 5,
     "ringside": 230,
     "ringside_core": 39,
-    "tests": 263,
+    "tests": 256,
     "trainers": 31,
 }
 
