@@ -235,7 +235,9 @@ class _Making:
         start_s += time.monotonic() - began
         made = {run.label: run.cut() for run in runs}
         position = len(comparison.runs)
-        kept = _kept_live(screened[0], screened[1], 0, position, self.folder)
+        # What fails in this launch has failed once.
+        before = [run for run in screened[0] if run.execution.outcome.completed or run not in runs]
+        kept = _kept_live(before, screened[1], 0, position, self.folder)
         kept += _kept_live(runs, made, number, position + len(kept), self.folder)
         # All or none: an arm that a later call ran alone would be no pair of these.
         comparison = self._with_runs(comparison, kept)

@@ -75,6 +75,32 @@ def test_the_screening_goes_on_as_the_first_launch_of_the_final(tmp_path: Path) 
 
 
 @pytest.mark.nightly
+def test_a_contender_that_dies_in_the_final(tmp_path: Path) -> None:
+    """It has failed once, though it trained in the screening too."""
+    flags = ("--backends", "mirrored,horovod", "--launches", "1", "--budget", "90s")
+    process = compare(tmp_path, *flags)
+    assert process.stdout is not None
+    said = ""
+    while "Final:" not in said:
+        line = process.stdout.readline()
+        assert line, said
+        said += line
+
+    frozen_rank(tmp_path, process).send_signal(signal.SIGKILL)
+    code, said = ended(process)
+
+    assert code == 1, said
+    comparison = results(tmp_path / FOLDER)
+    assert comparison.notes == ("horovod ×2 failed in launch 1 of the final.",)
+    assert {(run.arm, run.round, run.outcome.completed) for run in comparison.runs} == {
+        ("horovod ×2", 1, False),
+        *((label, number, True) for label in ("serial ×1", "mirrored ×2") for number in (0, 1)),
+    }
+    assert "3 runs, 1 failed" in said
+    assert left_of(tmp_path / FOLDER) == []
+
+
+@pytest.mark.nightly
 def test_every_stack_takes_turns(tmp_path: Path) -> None:
     """All complete. Each has a block in every pass, and ends behind the same update."""
     code, said = ended(compare(tmp_path, "--backends", STACKS))
