@@ -11,12 +11,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
-from launch.plan import LISTEN_ON, RUN_ID, Process
+from launch.plan import LISTEN_ON, RUN_ID, Plan, Process
 from launch.remote.host_facts import interfaces
 from launch.remote.ssh import OPTIONS
-from ringside_core.specs import RefusalError
+from ringside_core.specs import RefusalError, RunSpec
 
 ROOT = Path(__file__).resolve().parent.parent
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1"})
@@ -130,6 +130,11 @@ class Site:
             serves=serves,
             holds_stdin=True,
         )
+
+    def plan(self, spec: RunSpec, run_dir: Path, **fields: Any) -> Plan:
+        """The plan of this run by this interpreter; its other fields are given."""
+        own = {"run_id": self.run_id, "python": self.python}
+        return Plan(spec=spec, run_dir=str(run_dir), **own, **fields)
 
     def is_local(self, host: str) -> bool:
         """Whether a name of a host means this machine."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ringside_core.keras import tf
     from ringside_core.workloads.step import step
     from ringside_core.workloads.workload import QualityTarget, Workload
-    from trainers.gather import gather
+    from trainers.rows import gather
 
 __all__ = ["QualityTarget", "Workload", "fit", "gather", "is_chief", "scope", "shard", "step", "tf"]
 
@@ -34,7 +34,7 @@ _HOMES = {
     "QualityTarget": "ringside_core.workloads.workload",
     "Workload": "ringside_core.workloads.workload",
     "fit": "ringside.script",
-    "gather": "trainers.gather",
+    "gather": "trainers.rows",
     "is_chief": "ringside.script",
     "scope": "ringside.script",
     "shard": "ringside.script",

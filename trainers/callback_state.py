@@ -1,7 +1,8 @@
-"""What callbacks have learned in a training, in its checkpoints: patience, best values, weights.
+"""Callbacks of an author: which of them a process calls, and what they have learned in a training.
 
-Of each callback those attributes are kept that have changed since its `on_train_begin`, if they
-hold numbers, texts, NumPy arrays, or lists, tuples, sets, deques and dicts of these.
+What they have learned (patience, best values, weights) is in its checkpoints. Of each callback
+those attributes are kept that have changed since its `on_train_begin`, if they hold numbers, texts,
+NumPy arrays, or lists, tuples, sets, deques and dicts of these.
 """
 
 import hashlib
@@ -26,6 +27,11 @@ _callbacks = tf.keras.callbacks
 _LEARNING = (_callbacks.EarlyStopping, _callbacks.ReduceLROnPlateau, _callbacks.ModelCheckpoint)
 # Keras 3 turns its sign when it first compares, once in each process.
 _OF_A_PROCESS = ("min_delta",)
+# Every process takes part where a strategy reads variables by a collective; there Keras lets all
+# but the chief write into folders that it removes.
+_WRITE_TOGETHER = (_callbacks.ModelCheckpoint, _callbacks.TensorBoard)
+_WRITE_ALONE = (_callbacks.CSVLogger, _callbacks.RemoteMonitor)
+_DONE_ANYWAY = (_callbacks.ProgbarLogger, _callbacks.TerminateOnNaN)
 
 
 class _NotPlainError(TypeError):
@@ -231,3 +237,46 @@ def _rates(model: Any) -> list[float | None]:
     """The learning rate of each optimizer; None: it follows a schedule."""
     rates = [one.learning_rate for one in optimizers_of(model)]
     return [float(rate.numpy()) if hasattr(rate, "assign") else None for rate in rates]
+
+
+def learned_by(
+    given: Sequence[Any], state: CallbackState | None, model: Any, *, stopped: bool
+) -> tuple[CallbackState | None, tuple[str, ...]]:
+    """From what callbacks go on at a restart (None: from nothing), and warnings of what does not.
+
+    Args:
+        given: the callbacks.
+        state: of a checkpoint; None: it has none.
+        model: that is trained.
+        stopped: they have stopped that training, which is trained on now.
+    """
+    if not given:
+        return None, ()
+    if stopped or state is None or not state.fits(given, model):
+        names = sorted({type(callback).__name__ for callback in given})
+        said = "the checkpoint does not hold what these callbacks have learned"
+        if stopped:
+            said = "callbacks had stopped this training"
+        return None, (f"{', '.join(names)} began anew at the restart: {said}.",)
+    if not state.left_out:
+        return state, ()
+    said = "a checkpoint holds numbers, texts and NumPy arrays of a callback, and lists of them"
+    return state, (f"{', '.join(state.left_out)} began anew at the restart: {said}.",)
+
+
+def of_this_process(given: Sequence[Any], model: Any, backend: Any) -> list[Any]:
+    """Those that this process calls: a file is written once.
+
+    Args:
+        given: Keras callbacks.
+        model: that is trained.
+        backend: started.
+    """
+    together = model.distribute_strategy.extended._in_multi_worker_mode()
+
+    def here(one: Any) -> bool:
+        if isinstance(one, _WRITE_ALONE) or (isinstance(one, _WRITE_TOGETHER) and not together):
+            return bool(backend.is_chief)
+        return True
+
+    return [one for one in given if type(one) not in _DONE_ANYWAY and here(one)]

@@ -7,8 +7,8 @@ from typing import Any
 
 from backends.base import Backend
 from ringside_core.keras import KERAS, tf
+from ringside_core.readings.load import sent_between, sent_bytes
 from ringside_core.readings.process import cpu_seconds
-from ringside_core.readings.traffic import sent_between, sent_bytes
 
 
 class Clock:

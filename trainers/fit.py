@@ -18,8 +18,7 @@ from ringside_core.users_errors import in_one_line, refusals_as_they_are
 from ringside_core.workloads.without_horovod import without_reductions
 from trainers import checkpoint
 from trainers.artifacts import Checkpoint, Export, savers
-from trainers.callback_state import CallbackState, Learned
-from trainers.callbacks import learned_by, of_this_process
+from trainers.callback_state import CallbackState, Learned, learned_by, of_this_process
 from trainers.checkpoint import Position, weights_digest
 from trainers.data_graph import drawn_again, draws_in_parallel, reads_the_same
 from trainers.driver import Driver, Listener, Training

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from ringside_core.keras import tf
-from ringside_core.keras.part import Part
+from ringside_core.keras.part import Part, here
 from ringside_core.specs import RefusalError
 
 
@@ -224,6 +224,26 @@ def _sparse_rows(t: Any, first: Any, size: int, rows: Any) -> Any:
     indices = tf.concat([(kept.indices[:, :1] - start) // step, kept.indices[:, 1:]], 1)
     shape = tf.concat([[tf.cast(rows, tf.int64)], t.dense_shape[1:]], 0)
     return tf.SparseTensor(indices, kept.values, shape)
+
+
+def gather(x: Any) -> Any:
+    """The rows of the global batch, in a training step or a loss function that an author wrote.
+
+    A loss that couples the examples of its batch (contrastive, say) then is that of the whole batch
+    under every backend: compute it from gathered tensors only. Without distribution it returns x.
+
+    Args:
+        x: [rows of this replica, …] of floating point or integers; any number of rows for each
+            example.
+
+    Returns:
+        [rows of all replicas, …]: those of replica 0 first, in the order of the global batch.
+
+    Raises:
+        RefusalError: it is called in a branch, or in a step that takes several passes.
+    """
+    part = here()
+    return x if part is None or part.size == 1 else gathered(part, x)
 
 
 def gathered(part: Part, x: Any) -> Any:

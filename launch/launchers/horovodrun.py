@@ -3,9 +3,9 @@
 import shlex
 from pathlib import Path
 
-from launch.launchers.mpirun import ranks_plan, remote_flags, scratch_env
+from launch.launchers.mpirun import remote_flags, scratch_env
 from launch.placement import place
-from launch.plan import RUN_ID, Plan
+from launch.plan import LAUNCHER_NAME, RUN_ID, Plan, Process, rank_names
 from launch.remote import private
 from launch.remote.sweep import ENVIRONMENT
 from launch.site import LOOPBACK, Site
@@ -66,13 +66,11 @@ class Horovodrun:
             # its own (`--log`: "ambiguous option: could match --log-level …").
             *("sh", "-c", f"exec {shlex.join(command)}"),
         )
-        return ranks_plan(
+        return site.plan(
             spec,
-            run_dir=run_dir,
-            site=site,
-            argv=argv,
-            env=env,
-            away=away,
+            run_dir,
+            processes=(Process(name=LAUNCHER_NAME, argv=argv, env=env, private=hidden),),
+            expects=rank_names(spec),
+            remote_hosts=away,
             scratch=scratch,
-            private=hidden,
         )

@@ -16,12 +16,6 @@ class Local:
         host = place_alone(spec.topology, placement).name
         (name,) = rank_names(spec)
         command, env = site.task_command(run_dir), {RUN_ID: site.run_id}
-        return Plan(
-            spec=spec,
-            run_dir=str(run_dir),
-            processes=(site.process(name, host, command, env=env),),
-            expects=(name,),
-            run_id=site.run_id,
-            remote_hosts=site.away([host]),
-            python=site.python,
-        )
+        processes = (site.process(name, host, command, env=env),)
+        away = site.away([host])
+        return site.plan(spec, run_dir, processes=processes, expects=(name,), remote_hosts=away)

@@ -47,8 +47,13 @@ class Mpirun:
         env = {RUN_ID: site.run_id, **(scratch_env(scratch) if scratch else {})}
         env |= {} if away else site.listen_on(LOOPBACK)
         env |= spec.options.open_mpi_environment  # mpirun passes it to every rank
-        return ranks_plan(
-            spec, run_dir=run_dir, site=site, argv=argv, env=env, away=away, scratch=scratch
+        return site.plan(
+            spec,
+            run_dir,
+            processes=(Process(name=LAUNCHER_NAME, argv=argv, env=env),),
+            expects=rank_names(spec),
+            remote_hosts=away,
+            scratch=scratch,
         )
 
 
@@ -66,27 +71,3 @@ def remote_flags(networks: Mapping[str, str], site: Site) -> tuple[str, ...]:
 def scratch_env(folder: str) -> dict[str, str]:
     """Let Open MPI keep its session files and shared memory in a folder that we remove."""
     return {"OMPI_MCA_orte_tmpdir_base": folder, "OMPI_MCA_btl_vader_backing_directory": folder}
-
-
-def ranks_plan(
-    spec: RunSpec,
-    *,
-    run_dir: Path,
-    site: Site,
-    argv: tuple[str, ...],
-    env: dict[str, str],
-    away: tuple[str, ...],
-    scratch: str,
-    private: str = "",
-) -> Plan:
-    """The plan of one program that starts all the ranks itself: mpirun or horovodrun."""
-    return Plan(
-        spec=spec,
-        run_dir=str(run_dir),
-        processes=(Process(name=LAUNCHER_NAME, argv=argv, env=env, private=private),),
-        expects=rank_names(spec),
-        run_id=site.run_id,
-        remote_hosts=away,
-        scratch=scratch,
-        python=site.python,
-    )

@@ -48,14 +48,7 @@ class Ranks:
             )
             for rank, name in enumerate(names)
         )
-        return Plan(
-            spec=spec,
-            run_dir=str(run_dir),
-            processes=processes,
-            expects=names,
-            run_id=site.run_id,
-            python=site.python,
-        )
+        return site.plan(spec, run_dir, processes=processes, expects=names)
 
 
 def starts_ranks(spec: RunSpec) -> bool:

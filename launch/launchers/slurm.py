@@ -62,13 +62,11 @@ class Slurm(Noun):
         program = (site.python, "-I", "-S", f"{site.root}/launch/launchers/slurm_job.py")
         log = log_file(run_dir, LOG_NAME)
         run = (*program, "run", str(run_dir / SCRIPT), str(log))
-        return Plan(
-            spec=spec,
-            run_dir=str(run_dir),
+        return site.plan(
+            spec,
+            run_dir,
             processes=(Process(name=LAUNCHER_NAME, argv=run, env={RUN_ID: site.run_id}),),
             expects=_names(spec),
-            run_id=site.run_id,
-            python=site.python,
             files={SCRIPT: _script(spec, name=name, run_dir=run_dir, site=site, lines=self.lines)},
             cleanup=((*program, "end", name),),
             queued=True,

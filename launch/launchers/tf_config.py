@@ -44,15 +44,13 @@ class TFConfig:
             env = {RUN_ID: site.run_id, **listens, "TF_CONFIG": task.to_tf_config()}
             host, serves = task.address.rpartition(":")[0], coordinated and task.type != "chief"
             processes.append(site.process(task.name, host, command, env=env, serves=serves))
-        return Plan(
-            spec=spec,
-            run_dir=str(run_dir),
+        return site.plan(
+            spec,
+            run_dir,
             processes=tuple(processes),
             expects=tuple(process.name for process in processes),
-            run_id=site.run_id,
             cluster=cluster,
             remote_hosts=away,
-            python=site.python,
         )
 
 

@@ -8,7 +8,7 @@ import pytest
 from ringside_core.keras import tf
 from ringside_core.keras.part import Part
 from ringside_core.specs import RefusalError
-from trainers.gather import gather
+from trainers.rows import gather
 
 X = np.arange(10.0).reshape(5, 2)
 

@@ -16,7 +16,7 @@ from ringside_core.specs.backends import backend_options
 from ringside_core.workloads.step import step
 from trainers.fit import train_call
 from trainers.fit_call import fit_call
-from trainers.gather import gather
+from trainers.rows import gather
 from trainers.step import Steps
 
 __all__ = ["fit", "gather", "is_chief", "ledger", "scope", "step"]

@@ -10,8 +10,15 @@ import pytest
 
 from ringside.stats.rounds import disturbance
 from ringside_core.readings import load
-from ringside_core.readings.load import TICKS_PER_S, LoadWatch, cores_of, own_cpu_s, read_ticks
-from ringside_core.readings.traffic import sent_between, sent_bytes
+from ringside_core.readings.load import (
+    TICKS_PER_S,
+    LoadWatch,
+    cores_of,
+    own_cpu_s,
+    read_ticks,
+    sent_between,
+    sent_bytes,
+)
 from ringside_core.specs import Load, MachineCounts, Topology
 from tests.unit.stats.factory import simple_run, spec_of
 
