@@ -11,6 +11,7 @@ What is tested in forks: what processes compute. Not how they are started, found
 import atexit
 import contextlib
 import ctypes
+import dataclasses
 import json
 import os
 import random
@@ -22,12 +23,13 @@ import subprocess
 import sys
 import tempfile
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn, Self
 
 import numpy as np
+import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 ROOFS = ("backends", "launch", "ringside", "ringside_core", "trainers")
@@ -104,6 +106,24 @@ class Forkery:
         self._process.kill()
         self._process.communicate()
         self._folder.cleanup()
+
+
+@contextlib.contextmanager
+def started_with(keras: int, **changes: Any) -> Iterator[None]:
+    """Processes are started with these parts of a site; of Keras 3 by Python: forks have the other.
+
+    Args:
+        keras: 2 or 3.
+        changes: fields of `launch.Site`.
+    """
+    from launch import Site
+
+    if keras == 3:
+        changes["python"] = sys.executable
+    here = Site.here
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Site, "here", lambda: dataclasses.replace(here(), **changes))
+        yield
 
 
 # Inside of it

@@ -22,7 +22,13 @@ _PACKAGES: dict[str, KerasVersion] = {"tf_keras": 2, "keras": 3}
 
 
 def use_version(version: KerasVersion) -> None:
-    """Let this process run a Keras; before TensorFlow is imported."""
+    """Let this process run a Keras; before TensorFlow is imported.
+
+    Raises:
+        ImportError: it was imported, with the other one.
+    """
+    if "tensorflow" in sys.modules and chosen_version(imported=True) != version:
+        raise ImportError(f"TensorFlow was imported with another Keras than {version}.")
     os.environ.update(environment_of(version))
 
 

@@ -3,23 +3,20 @@
 The arms of one program are certified together. The same arms without a mistake are certified.
 """
 
-import dataclasses
 import re
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from launch import Site
 from ringside.verify.certify import certify
 from ringside.verify.subject import Subject
 from ringside_core.specs import Certificate
 from tests.mistakes.catalogue import BOTH, MISTAKES, WORKERS
 from tests.nightly import daily, nightly
 from tests.verify.arms import GLOO, subject
+from tests.warm import started_with
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800), pytest.mark.usefixtures("warm")]
 HERE = Path(__file__).parent
@@ -69,17 +66,6 @@ def beside(name: str) -> tuple[str, str]:
     return MISTAKES[name].program, str(MISTAKES[name].changes)
 
 
-@contextmanager
-def started_with(subject: Subject, **changes: Any) -> Iterator[None]:
-    """Processes of these arms are started so."""
-    if subject.spec.keras == 3:  # forks have loaded legacy Keras (tests/warm.py)
-        changes["python"] = sys.executable
-    here = Site.here
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Site, "here", lambda: dataclasses.replace(here(), **changes))
-        yield
-
-
 @pytest.fixture(scope="module", name="certified")
 def certified_(
     asked: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory
@@ -96,7 +82,7 @@ def certified_(
         if label not in made:
             pairs = [(each["name"], each["arm"]) for each in asked if "name" in each]
             arms = [subject_of(*pair) for pair in pairs if beside(pair[0]) == beside(name)]
-            with started_with(arms[0], program="tests/mistakes/planted.py"):
+            with started_with(arms[0].spec.keras, program="tests/mistakes/planted.py"):
                 found = certify(arms, folder=tmp_path_factory.mktemp("arms"), steps=STEPS)
             made.update({c.arm.label: c for c in found})
         return made[label]
@@ -135,7 +121,7 @@ def test_an_arm_without_a_mistake_is_certified(
     how: dict[str, Any] = {"keras": 3} if "keras3" in program else {}
     arms = [arm_of(program_of(program), backend, **how) for backend in backends]
 
-    with started_with(arms[0]):
+    with started_with(arms[0].spec.keras):
         found = certify(arms, folder=tmp_path, steps=STEPS)
 
     for certificate in found:

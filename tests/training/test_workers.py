@@ -17,6 +17,7 @@ from launch import execute, make_plan
 from launch.site import ROOT
 from tests.contract.cases import Case
 from tests.training.scripts.workers import COUNTED, PROGRAMS, Answer
+from tests.warm import started_with
 
 SCRIPT = Path(__file__).parent / "scripts" / "workers.py"
 pytestmark = [pytest.mark.timeout(600), pytest.mark.usefixtures("warm")]
@@ -44,7 +45,8 @@ def said_(tmp_path_factory: pytest.TempPathFactory) -> Any:
             spec = Case("parameter_server", WORKERS[kind]).spec(shlex.join(words), keras=keras)
             rows, epochs = (5, 3) if kind == "fitted" else (4, 2)  # of its first fit
             spec = spec.replace(global_batch=rows, authors_batch=rows, epochs=epochs)
-            execution = execute(make_plan(spec, run_dir=folder / "run"), deadline_s=300.0)
+            with started_with(keras):
+                execution = execute(make_plan(spec, run_dir=folder / "run"), deadline_s=300.0)
             assert execution.outcome.completed, "\n".join(execution.last_lines)
         starts[keras, kind] = dict(np.load(folder / "numbers.npz"))
         return starts[keras, kind]
