@@ -165,7 +165,7 @@ def command(
                     observer=progress,
                     plan_of=plans,
                 )
-            right.append(smoke or _printed(console, ended, planted, arm, slow))
+            right.append(_printed(console, ended, planted, arm, slow) or smoke)
     if not all(right):
         raise typer.Exit(1)
 

@@ -47,8 +47,8 @@ def test_ringside_against_a_script_by_hand(words: str, arms: list[str], tmp_path
 
 
 def test_what_a_comparison_can_tell_apart(tmp_path: Path) -> None:
-    """One live round: a planted slowdown and an equal pair each have a verdict."""
+    """One screening: a planted slowdown has a ratio; an equal pair needs a final."""
     printed = ran("benchmarks/power.py", "--smoke", "--output", str(tmp_path))
 
     assert "one_device ×1 slowed down ÷ one_device ×1" in printed
-    assert "one_device ×1 ÷ one_device ×1 again" in printed
+    assert "one_device ×1 ÷ itself: no ratio" in printed
