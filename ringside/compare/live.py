@@ -8,6 +8,7 @@ his data begin again. docs/decisions/0006-what-is-timed-and-when.md says what is
 
 import math
 import random
+import statistics
 import time
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -35,7 +36,7 @@ MOST_PASSES = 40  # of a phase; a longer phase has longer blocks
 WARM_S = 1.0  # that the fastest run trains before the first block
 LEAST_WARM = 5  # updates
 FIRST_S = 0.3  # of the turn that shows how long an update takes
-QUIET = 0.9  # of the shortest block so far: so long nobody looks whether a block is over
+QUIET = 0.9  # of the time of the fastest block so far: so long nobody looks whether it is over
 # A process of TensorFlow with a small model, without what it shares with others: 320 MB were seen.
 PROCESS_BYTES = 400 * 2**20
 START_POLL_S = 0.05
@@ -51,7 +52,7 @@ class LiveRun:
         plan: of the run.
         done: updates that it has made.
         active_s: time of its own turns since the last cut, the start included.
-        update_s: time of an update behind its first ones.
+        update_s: time of an update: in its warm-up, then in its blocks.
         started: its start is over.
         blocks: its turns since the last cut.
         loads: what else the machine did in them.
@@ -259,11 +260,8 @@ class LiveLaunch:
 
     def train(self, runs: Sequence[LiveRun], phase: Phase) -> float:
         """Give each run its blocks until the phase is over; returns mean seconds of a pass."""
-        updates = updates_of_a_block([run for run in runs if run.alive])
-        pass_s = pass_seconds(runs)
-        if pass_s * MOST_PASSES < phase.seconds:
-            updates = math.ceil(updates * phase.seconds / (pass_s * MOST_PASSES or 1.0))
         begun, number = time.monotonic(), 0
+        pass_s = pass_seconds(runs)
         behind = max((run.done for run in runs), default=0)
         while any(run.alive for run in runs):
             elapsed = time.monotonic() - begun
@@ -272,9 +270,12 @@ class LiveLaunch:
             if number >= phase.least and elapsed + pass_s / 2 > phase.seconds:
                 break
             order = [run for run in runs if run.alive]
+            # Blocks are as long as was asked for by what the last ones took, not the warm-up.
+            longer = max(1.0, phase.seconds / (MOST_PASSES * (pass_seconds(runs) or 1.0)))
+            behind += math.ceil(updates_of_a_block(order) * longer)
             random.Random(f"{phase.seed}/{number}").shuffle(order)
             for run in order:
-                _block(run, number, behind + (number + 1) * updates, self.interrupts)
+                _block(run, number, behind, self.interrupts)
             number += 1
             planned = round(phase.seconds / pass_s) if pass_s else 0
             self.observer.passes(number, max(phase.least, planned))
@@ -340,7 +341,8 @@ def updates_of_a_block(runs: Sequence[LiveRun]) -> int:
 def _block(run: LiveRun, number: int, until: float, interrupts: Interrupts) -> None:
     """One turn, with what else the machine did meanwhile."""
     before, kernel = run.done, kernel_s()
-    expected_s = QUIET * min((one.wall_s for one in run.blocks), default=0.0)
+    each = [one.wall_s / (one.ended_after - one.begun_after) for one in run.blocks]
+    expected_s = QUIET * (until - before) * min(each, default=0.0)
     cores = cores_of(run.plan.spec, usable_cores())
     with LoadWatch(cores, own_s=lambda: own_cpu_s() + run.turns.cpu_s()) as watch:
         seconds = run.turn(until, interrupts.raise_noted, expected_s=expected_s)
@@ -359,6 +361,7 @@ def _block(run: LiveRun, number: int, until: float, interrupts: Interrupts) -> N
             kernel_s=kernel,
         )
     )
+    run.update_s = statistics.median([*each, seconds / (run.done - before)])
 
 
 def kernel_s() -> float:

@@ -145,6 +145,7 @@ _ROWS = (
         "backends.tf_distribute.tpu:TPU",
         Capabilities(family="tf.distribute", process_model="single", accelerator="TPU"),
         TPUOptions,
+        compared_by_default=False,  # few machines have one
     ),
 )
 BACKENDS: dict[str, BackendRow] = {row.name: row for row in _ROWS}
