@@ -33,6 +33,7 @@ from ringside_core.specs import Block, Execution, Load, RefusalError
 BLOCK_S = 0.6
 LEAST_COUNTED = 4  # executions of a block, beside those at its beginning that do not count
 MOST_PASSES = 40  # of a phase; a longer phase has longer blocks
+LAST = 2  # blocks that say, with the present one, how long an update takes
 WARM_S = 1.0  # that the fastest run trains before the first block
 LEAST_WARM = 5  # updates
 FIRST_S = 0.3  # of the turn that shows how long an update takes
@@ -361,7 +362,7 @@ def _block(run: LiveRun, number: int, until: float, interrupts: Interrupts) -> N
             kernel_s=kernel,
         )
     )
-    run.update_s = statistics.median([*each, seconds / (run.done - before)])
+    run.update_s = statistics.median([*each[-LAST:], seconds / (run.done - before)])
 
 
 def kernel_s() -> float:
