@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from ringside.compare.live import LiveRun
-from ringside.stats.division import divided
+from ringside.stats.division import best_passes, divided
 from ringside.stats.final import Sample, Samples
 from ringside.stats.rounds import launches_of
 from ringside.stats.screening import contenders, finalists, next_in_line, scatter
@@ -32,11 +32,14 @@ def with_final(
         return comparison.replace(finalists=(), division=None)
     twins = {arm.label for arm in comparison.arms if arm.twin_of}
     found = _with_finalists(comparison, kept, start_s, pass_s, scatter(samples, chosen))
-    assert found.division is not None
-    if comparison.live and found.division.phase_s < found.division.start_s and not asked.all_arms:
-        # The noise floor would cost what the contenders need.
-        kept = tuple(label for label in kept if label not in twins)
-        return _with_finalists(comparison, kept, start_s, pass_s, found.division.scatter)
+    division = found.division
+    assert division is not None
+    if comparison.live and not asked.all_arms:
+        best = best_passes(division.start_s, division.pass_s, division.scatter)
+        if division.phase_s < best * division.pass_s:
+            # The noise floor would cost passes that the contenders need.
+            kept = tuple(label for label in kept if label not in twins)
+            return _with_finalists(comparison, kept, start_s, pass_s, division.scatter)
     return found
 
 
