@@ -177,16 +177,17 @@ def begin(
     placement = chosen.placement
     subjects, unable = able_here(console, chosen)
     able = tuple(subject.arm for subject in subjects)
-    able += twin(able)
+    machine = machine_of(placement)
+    if live and machine.gpus:  # TensorFlow takes the whole memory of a GPU
+        console.print("GPUs: each run has them alone, so the arms run one after the other")
+        live = False
+    if not live or asked["asked"].all_arms:  # else it would cost passes that the contenders need
+        able += twin(able)
     each = chosen.shared.resources.cores_per_replica
     if able and each and not placement.names and (few := too_few_cores(able, each)):
         console.print(f"[yellow]too few cores[/]: {few}", highlight=False)
     if why:
         able += _for_breakdown(console, able, chosen.shared)
-    machine = machine_of(placement)
-    if live and machine.gpus:  # TensorFlow takes the whole memory of a GPU
-        console.print("GPUs: each run has them alone, so the arms run one after the other")
-        live = False
     if live and not placement.names:
         specs = [chosen.shared.spec_of(arm, placement) for arm in able]
         refuse_without_memory([expected_processes(spec)[1] for spec in specs])

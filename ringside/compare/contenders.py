@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from ringside.compare.live import LiveRun
-from ringside.stats.division import best_passes, divided
+from ringside.stats.division import divided
 from ringside.stats.final import Sample, Samples
 from ringside.stats.rounds import launches_of
 from ringside.stats.screening import contenders, finalists, next_in_line, scatter
@@ -30,23 +30,6 @@ def with_final(
     kept = finalists(comparison, chosen)
     if asked.launches == 0 or not _two(comparison, kept):
         return comparison.replace(finalists=(), division=None)
-    twins = {arm.label for arm in comparison.arms if arm.twin_of}
-    found = _with_finalists(comparison, kept, start_s, pass_s, scatter(samples, chosen))
-    division = found.division
-    assert division is not None
-    if comparison.live and not asked.all_arms:
-        best = best_passes(division.start_s, division.pass_s, division.scatter)
-        if division.phase_s < best * division.pass_s:
-            # The noise floor would cost passes that the contenders need.
-            kept = tuple(label for label in kept if label not in twins)
-            return _with_finalists(comparison, kept, start_s, pass_s, division.scatter)
-    return found
-
-
-def _with_finalists(
-    comparison: Comparison, kept: tuple[str, ...], start_s: float, pass_s: float, scattered: float
-) -> Comparison:
-    asked = comparison.asked
     share = len(kept) / len(comparison.arms_of(0))
     division = divided(
         asked,
@@ -54,7 +37,7 @@ def _with_finalists(
         left_s=max(0.0, asked.budget_s - comparison.spent_s),
         start_s=start_s * share / (AT_ONCE if comparison.live else 1.0),
         pass_s=pass_s * share,
-        scatter=scattered,
+        scatter=scatter(samples, chosen),
         live=comparison.live,
         running=comparison.live,
     )

@@ -321,10 +321,13 @@ class Comparison(Document):
         return self.shared.scaling
 
     def arms_of(self, number: int) -> tuple[Arm, ...]:
-        """The arms of a launch: of the screening all but twins, of the final its finalists."""
+        """The arms of a launch: of the final its finalists, of the screening all.
+
+        Where the first launch of the final does not go on from it, a twin has no use there.
+        """
         if number:
             return tuple(arm for arm in self.arms if arm.label in self.finalists)
-        return tuple(arm for arm in self.arms if not arm.twin_of)
+        return tuple(arm for arm in self.arms if self.live or not arm.twin_of)
 
     @property
     def placement(self) -> Placement:

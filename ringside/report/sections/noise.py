@@ -9,7 +9,7 @@ from ringside.stats.summary import Summary
 from ringside_core.specs import Comparison
 from ringside_core.text import duration, number, percent, plural
 
-NO_TWIN = "Not measured: a second serial in the final needs a longer --budget."
+NO_TWIN = "Not measured: a second serial takes part with --all-arms."
 
 
 def noise_section(comparison: Comparison, summary: Summary) -> Section:

@@ -9,7 +9,6 @@ import pytest
 
 from ringside.compare import durations, experiment
 from ringside.compare.budget import order_of
-from ringside.compare.contenders import with_final
 from ringside.compare.experiment import RESULTS, launched, run_launches
 from ringside.compare.progress import Observer
 from ringside.stats.rounds import launches_of
@@ -152,21 +151,6 @@ def test_arms_that_are_not_certified_are_no_contenders(tmp_path: Path) -> None:
 
     assert "mirrored ×2" not in ended.finalists
     assert "multi_worker_mirrored ×2" in ended.finalists
-
-
-@pytest.mark.parametrize(("budget_s", "twin"), [(255.0, False), (900.0, True)])
-def test_serial_is_there_twice_if_there_is_time(
-    tmp_path: Path, budget_s: float, twin: bool
-) -> None:
-    """Where a launch would start for longer than it is timed, contenders need the time."""
-    comparison = comparison_of("mirrored,horovod", "2").replace(asked=Asked(launches=0))
-    screened = made(comparison, tmp_path, Made()).replace(live=True, spent_s=60.0)
-
-    found = with_final(screened.replace(asked=Asked(budget_s=budget_s)), start_s=60.0, pass_s=3.0)
-
-    assert (SERIAL[1] in found.finalists) is twin
-    assert {"serial ×1", "mirrored ×2", "horovod ×2"} <= set(found.finalists)
-    assert found.division is not None and found.division.launches >= 3
 
 
 def test_an_interrupted_launch_is_completed(tmp_path: Path) -> None:
