@@ -20,6 +20,9 @@ from ringside_core.specs import Arm, Comparison
 MOST_CONTENDERS = 2  # of a family
 # Two runs that were not live may differ by so much by chance: seconds of a shared machine.
 ALONE = 0.10
+# What passes scatter by at least in the recorded comparisons. Five passes may show much less by
+# chance, and then the final would have many starts and hardly any passes.
+LEAST_SCATTER = 0.025
 
 
 def ratio_once(samples: Samples, first: str, second: str) -> Pair:
@@ -90,7 +93,7 @@ def scatter(samples: Samples, chosen: Sequence[Arm]) -> float:
     """
     found = [ALONE / 2]
     if any(samples[arm.label][0].blocks for arm in chosen if 0 in samples[arm.label]):
-        found = [0.0]
+        found = [LEAST_SCATTER]
     for first, second in itertools.combinations(chosen, 2):
         logs = _logs(samples, first.label, second.label)
         if logs is not None and len(logs) > 1:  # of a few passes the middle half says too little

@@ -5,6 +5,7 @@ import pytest
 
 from ringside.stats.final import Sample, Samples
 from ringside.stats.screening import (
+    LEAST_SCATTER,
     contenders,
     differ,
     finalists,
@@ -108,6 +109,8 @@ def test_scatter_is_that_of_the_noisiest_pair() -> None:
 
     assert scatter(blocks, [ONE, HOROVOD, OTHER]) == pytest.approx(0.10, rel=0.2)
     assert scatter({ONE.label: {0: Sample(1.0)}}, [ONE]) == pytest.approx(0.05)
+    same = {arm.label: {0: Sample(1.0, dict.fromkeys(range(5), 1.0))} for arm in (ONE, HOROVOD)}
+    assert scatter(same, [ONE, HOROVOD]) == LEAST_SCATTER  # five passes may be near by chance
 
 
 def test_a_ratio_of_one_launch_has_no_interval() -> None:
