@@ -19,10 +19,10 @@ LIMITS = {
     "docs": 2,
     "examples": 5,
     "launch": 5,
-    "ringside": 230,
-    "ringside_core": 39,
-    "tests": 256,
-    "trainers": 31,
+    "ringside": 228,
+    "ringside_core": 37,
+    "tests": 254,
+    "trainers": 30,
 }
 
 

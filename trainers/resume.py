@@ -87,7 +87,7 @@ def _is_of_parts(layer: Any) -> bool:
 
 def _newest(record: RecordInProgress, backend: Backend, run_dir: Path) -> Path | None:
     """The newest whole checkpoint of a run, as the chief finds it."""
-    # A damaged newest one is put aside: the next save would keep it in the place of the whole one.
+    # A damaged newest one is put aside: the next save would keep it instead of the whole one.
     names, damaged = (checkpoint.NEWEST, checkpoint.BEFORE), list[str]()
     chosen = _NONE
     for number, name in enumerate(names):

@@ -54,11 +54,13 @@ def live_samples(comparison: Comparison, runs: Iterable[LiveRun]) -> Samples:
     for run in runs:
         spec = run.plan.spec
         each = 1.0 if spec.capabilities.synchronous else 1 / spec.topology.num_replicas
-        made = [(one.number, each * (one.ended_after - one.begun_after)) for one in run.blocks]
-        if run.alive and made:
-            seconds = [one.wall_s for one in run.blocks]
-            rates = {number: n / s for (number, n), s in zip(made, seconds, strict=True)}
-            mean = sum(n for _, n in made) / sum(seconds)
+        if run.alive and run.blocks:
+            updates = [one.ended_after - one.begun_after for one in run.blocks]
+            mean = each * sum(updates) / sum(one.wall_s for one in run.blocks)
+            rates = {
+                one.number: each * made / one.wall_s
+                for one, made in zip(run.blocks, updates, strict=True)
+            }
             found[run.label][0] = Sample(mean, rates)
     return found
 
@@ -87,14 +89,22 @@ def with_more(comparison: Comparison) -> Comparison:
 
 
 def without_failed(comparison: Comparison, number: int) -> Comparison:
-    """Arms that failed in a launch of the final leave it; the next of their family come in."""
+    """Arms that failed in a launch of the final leave it; the next of their family come in.
+
+    So do certified arms that cannot be ranked since: their rows or losses have departed.
+    """
     arms = {arm.label: arm for arm in comparison.arms}
     completed = {
         run.arm for run in comparison.runs if run.round == number and run.outcome.completed
     }
-    able, rates = _able(comparison), _rates(samples_of(comparison))
-    good = {arm.label for arm in able if arm.label in completed}
+    rows = summarize(comparison).arms
+    certified = [row for row in rows if row.certificate is not None and row.certificate.passed]
+    departed = {row.arm.label for row in certified if not row.comparable}
+    good = completed - departed
     lost = [arms[label] for label in comparison.finalists if label not in good]
+    if not lost:
+        return comparison
+    able, rates = _able(comparison), _rates(samples_of(comparison))
     for arm in lost:
         taken = {run.arm for run in comparison.runs if run.round} | set(comparison.finalists)
         plays = arm.capabilities.family != "none" and not (arm.twin_of or arm.for_breakdown)
@@ -109,7 +119,7 @@ def without_failed(comparison: Comparison, number: int) -> Comparison:
         comparison = comparison.replace(
             finalists=tuple(order), notes=(*comparison.notes, f"{note}.")
         )
-    if lost and not _two(comparison, comparison.finalists):
+    if not _two(comparison, comparison.finalists):
         return comparison.replace(division=None)
     return comparison
 

@@ -186,18 +186,19 @@ class _Making:
 
     def live(self, comparison: Comparison, number: int, due: Sequence[Arm]) -> Comparison:
         """Run arms beside each other, in turns. The screening goes on as the first of the final."""
-        most = len(comparison.arms)
-        with live_launch(comparison.deadline_s, self.observer, most=most) as launch:
+        plans, runs = self.plan_of or planned(comparison.placement, quickly=number > 0), []
+        for position, arm in enumerate(due, len(comparison.runs)):
+            run_dir = _new_run_dir(self.folder, "runs", position, arm)
+            runs.append(LiveRun(arm.label, plans(arm, comparison.spec_of(arm, number), run_dir)))
+        with live_launch(comparison.deadline_s, self.observer, most=len(runs)) as launch:
             if number == 0:
-                return self._screening(launch, comparison, due)
-            runs = self._live_runs(comparison, due, number, begun=len(comparison.runs))
+                return self._screening(launch, comparison, runs)
             return self._final(launch, comparison, runs, number)
 
     def _screening(
-        self, launch: LiveLaunch, comparison: Comparison, due: Sequence[Arm]
+        self, launch: LiveLaunch, comparison: Comparison, runs: Sequence[LiveRun]
     ) -> Comparison:
         asked, began = comparison.asked, time.monotonic()
-        runs = self._live_runs(comparison, due, 0, begun=0)
         launch.start_each(runs, lambda seconds: refuse_too_short(asked, seconds))
         launch.warm(runs)
         start_s = time.monotonic() - began
@@ -214,8 +215,6 @@ class _Making:
         made |= {run.label: run.cut() for run in leave}
         if not goes_on:
             return self._with_runs(chosen, _kept_live(runs, made, 0, 0, self.folder))
-        new = [arm for arm in chosen.arms_of(1) if arm not in due]
-        goes_on += self._live_runs(chosen, new, 1, begun=len(runs))
         return self._final(launch, chosen, goes_on, 1, screened=(runs, made))
 
     def _final(
@@ -224,8 +223,8 @@ class _Making:
     ) -> Comparison:  # fmt: skip
         """A launch of the final; with the runs of the screening that it goes on from."""
         began = time.monotonic()
-        if new := [run for run in runs if run.result is None]:
-            launch.start_together(new)
+        if not screened[0]:
+            launch.start_together(runs)
         launch.warm(runs)
         start_s = time.monotonic() - began
         seconds = _phase_s(comparison, self.spent_s())
@@ -245,16 +244,6 @@ class _Making:
         if division is not None and not screened[0]:  # its start is known by now
             comparison = comparison.replace(division=division.replace(start_s=start_s))
         return without_failed(comparison, number)
-
-    def _live_runs(
-        self, comparison: Comparison, arms: Sequence[Arm], number: int, *, begun: int
-    ) -> list[LiveRun]:
-        plans = self.plan_of or planned(comparison.placement, quickly=number > 0)
-        live = []
-        for position, arm in enumerate(arms, begun):
-            run_dir = _new_run_dir(self.folder, "runs", position, arm)
-            live.append(LiveRun(arm.label, plans(arm, comparison.spec_of(arm, number), run_dir)))
-        return live
 
     def _with_runs(self, comparison: Comparison, runs: Sequence[Run]) -> Comparison:
         """The comparison with more runs, on disk."""

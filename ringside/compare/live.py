@@ -37,7 +37,7 @@ LAST = 2  # blocks that say, with the present one, how long an update takes
 WARM_S = 1.0  # that the fastest run trains before the first block
 LEAST_WARM = 5  # updates
 FIRST_S = 0.3  # of the turn that shows how long an update takes
-QUIET = 0.9  # of the time of the fastest block so far: so long nobody looks whether it is over
+QUIET = 0.9  # of the time of the fastest block so far: before it, no look whether it is over
 # A process of TensorFlow with a small model, without what it shares with others: 320 MB were seen.
 PROCESS_BYTES = 400 * 2**20
 START_POLL_S = 0.05
@@ -179,7 +179,7 @@ class LiveLaunch:
 
         Args:
             runs: in the order in which they are started.
-            check: is told, after each start, how many seconds all of them will take; may raise.
+            check: called after each start with the seconds that all will take; may raise.
 
         Raises:
             RefusalError: they do not fit into memory, or what the check says.

@@ -32,7 +32,7 @@ _NOISE = (
 @contextlib.contextmanager
 def _without_noise() -> Iterator[None]:
     """Pass on what C++ writes to standard error, but for lines that every start on a CPU writes."""
-    # They come before TensorFlow's logger can be told anything; four ranks would write sixteen
+    # They come before TensorFlow's logger can be set; four ranks would write sixteen
     # lines with "E0000" above the first epoch.
     with tempfile.TemporaryFile() as buffer:
         saved = os.dup(2)

@@ -191,8 +191,8 @@ def sent_bytes(counters: Path = PROC_NET) -> dict[str, int]:
 def sent_between(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:
     """What each interface sent between two readings.
 
-    An interface that appeared, disappeared or restarted its count in between is left out: nobody
-    knows what it sent.
+    An interface that appeared, disappeared or restarted its count in between is left out: it is
+    not known what that sent.
     """
     return {
         name: after[name] - sent

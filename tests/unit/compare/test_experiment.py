@@ -11,6 +11,7 @@ from ringside.compare import durations, experiment
 from ringside.compare.budget import order_of
 from ringside.compare.experiment import RESULTS, launched, run_launches
 from ringside.compare.progress import Observer
+from ringside.stats.breakdown_arms import breakdown_arms
 from ringside.stats.rounds import launches_of
 from ringside.verify import store
 from ringside_core.specs import (
@@ -129,6 +130,24 @@ def test_a_contender_that_is_no_longer_comparable_leaves(tmp_path: Path) -> None
         "horovod ×2 cannot be compared since launch 2 of the final; horovod:controller=mpi ×2 "
         "takes its place.",
     )
+
+
+def test_arms_that_were_never_to_be_ranked_stay(tmp_path: Path) -> None:
+    """Uncertified ones where all take part, and what breaks a step down: the final goes on."""
+    comparison = comparison_of("mirrored,horovod", "2", verified=True)
+    kept = tuple(one for one in comparison.certificates if one.arm.label != "mirrored ×2")
+    broken_down = tuple(breakdown_arms(comparison.arms[1:3], comparison.shared))
+    comparison = comparison.replace(
+        arms=(*comparison.arms, *broken_down),
+        certificates=kept,
+        asked=Asked(launches=3, all_arms=True),
+    )
+
+    ended = made(comparison, tmp_path, Made())
+
+    assert broken_down
+    assert ended.finalists == tuple(arm.label for arm in comparison.arms)
+    assert (ended.notes, launches_of(ended).final) == ((), (1, 2, 3))
 
 
 def test_no_final_is_left_without_a_second_contender(tmp_path: Path) -> None:

@@ -295,8 +295,8 @@ def test_breakdown_arms_twins_and_disturbed_rounds_have_rows(folder: Path) -> No
     rows = list(csv.DictReader(io.StringIO((folder / "results.csv").read_text())))
     arms = {arm.label: arm for arm in bout().arms}
 
-    told = {(row["arm"], row["twin_of"], row["ablation"]) for row in rows}
-    assert told == {(arm.label, arm.twin_of, arm.ablation) for arm in arms.values()}
+    written = {(row["arm"], row["twin_of"], row["ablation"]) for row in rows}
+    assert written == {(arm.label, arm.twin_of, arm.ablation) for arm in arms.values()}
     assert sum(bool(row["twin_of"]) for row in rows) == 8
     # A run of the second round failed; 9.2 of 2 · 20 s beside the sixth were others'.
     assert {row["round"] for row in rows if row["round_counts"] == "no"} == {"2", "6"}
