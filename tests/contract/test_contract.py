@@ -175,20 +175,24 @@ def test_values_are_combined_over_processes(start: Start, case: Case) -> None:
 
 
 @cases
-def test_a_users_exception_surfaces_on_every_rank(start: Start, case: Case) -> None:
-    """Each training process fails with the user's error, and its log shows the traceback."""
+def test_a_users_exception_surfaces(start: Start, case: Case) -> None:
+    """Each record is of the user's error, and its log shows the traceback.
+
+    horovodrun ends the other ranks as soon as one has failed, so a slower one has no record.
+    """
     execution, run_dir = start(case, "raises")
 
     assert execution.outcome.kind == "failed"
     assert execution.outcome.error_class == "ZeroDivisionError"
     assert "the user's own mistake" in execution.outcome.reason
     training = [record for record in execution.records if record.role != "server"]
+    assert training
     for record in training:
+        assert record.outcome.error_class == "ZeroDivisionError"
         log = (run_dir / "logs" / f"{record.task}.log").read_text()
         assert "Traceback" in log
         assert "linear.py" in log
         assert "the user's own mistake" in log
-    assert len(training) == (1 if len(training) == 1 else case.replicas)
 
 
 @cases
