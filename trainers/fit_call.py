@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from ringside_core.keras import optimizers_of, tf
+from ringside_core.keras import VERSION, optimizers_of, tf
 from ringside_core.specs import RefusalError
 from ringside_core.workloads.step import Step
 from ringside_core.workloads.without_horovod import check_not_horovods
@@ -73,7 +73,14 @@ class FitCall:
     @property
     def steps_per_epoch(self) -> int | None:
         """Global batches of an epoch; None: not known before they are read."""
-        return batches_of(self.arguments)
+        batches = batches_of(self.arguments)
+        if VERSION == 2 or self.arguments.get("steps_per_epoch") is None or not batches:
+            return batches
+        # Keras 3 makes the last execution of an epoch whole, where there are data for it.
+        at_once, x = self.model.steps_per_execution, self.arguments.get("x")
+        size = int(x.cardinality()) if isinstance(x, tf.data.Dataset) else -1
+        whole = -(-batches // at_once) * at_once
+        return max(batches, min(whole, size)) if size >= 0 else whole
 
     def first_batch(self) -> Any:
         """The first batch of the data, read where nothing is trained from them afterwards."""
