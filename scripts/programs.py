@@ -22,6 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from ringside.cli.stopping import ending_on_signals  # noqa: E402
 from ringside.report.sections.proof import checks_of, deviation_cell  # noqa: E402
 from ringside.verify.store import changed_since  # noqa: E402
 from ringside_core.specs import Certificate, write_whole  # noqa: E402
@@ -188,6 +189,7 @@ if __name__ == "__main__":
         )
         sys.exit(2)
     try:
-        main()
+        with ending_on_signals():
+            main()
     except KeyboardInterrupt:
         sys.exit(130)
