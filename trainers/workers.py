@@ -265,7 +265,7 @@ class _Training(tf.keras.callbacks.Callback):
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         del logs
-        # An execution of Keras 3 goes on behind the last step of an epoch, as long as there are data.
+        # An execution of Keras 3 goes on behind the last step of an epoch, while there are data.
         left = self._left if VERSION == 3 else self.params["steps"] - batch
         self._batches = int(min(self._most, left))
         self._left -= self._batches

@@ -3,8 +3,7 @@
 import math
 import shlex
 
-from ringside.report.ranking import ranked
-from ringside.report.sections.headline import MORE_TIME, headlines, what_helps
+from ringside.report.sections.headline import MORE_TIME, headline_of, what_helps
 from ringside.report.sections.tables import target_cell
 from ringside.stats.summary import Summary
 from ringside_core.specs import Comparison
@@ -21,11 +20,12 @@ def next_step(summary: Summary, comparison: Comparison, folder: str) -> str:
     """
     if any(row.not_completed for row in summary.arms):
         return f"read why runs were lost: {folder}/report.html#failures"
-    if not ranked(summary):
+    headline = headline_of(comparison, summary)
+    if headline is None:
         if all(row.certificate is None for row in summary.arms):
             return "the same command without --no-verify, because only certified arms are ranked"
         return "see where the arms depart from the serial run: ringside verify --explain"
-    word = headlines(comparison, summary)[0].word
+    word = headline.word
     if word == "one launch" and comparison.asked.launches == 0:
         return "a final: the same command without --launches 0"
     if word == "cannot tell":

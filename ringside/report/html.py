@@ -25,7 +25,7 @@ def render_html(view: View, plots: Sequence[Plot]) -> str:
         "report.html.j2",
         view=view,
         plots={plot.name: plot for plot in plots},
-        forest=forest_of(view.headlines),
+        forest=forest_of(view.headline),
     )
 
 
@@ -68,31 +68,24 @@ def ranges(text: str) -> Markup:
     return Markup("").join(part if index % 2 else breaks(part) for index, part in enumerate(parts))
 
 
-def forest_of(headlines: Sequence[Headline]) -> dict[int, str]:
-    """Ratio and interval as SVG, by number of replicas; the stroke at 1 means equal arms.
+def forest_of(headline: Headline | None) -> str:
+    """Ratio and interval as SVG, on a logarithmic axis; the stroke at 1 means equal arms.
 
-    All are on one logarithmic axis. A headline without an interval has no picture.
+    A headline without an interval has no picture.
     """
-    drawn = [one for one in headlines if one.ratio and one.interval]
-    if not drawn:
-        return {}
-    ends = [1.0]
-    for one in drawn:
-        assert one.interval is not None
-        ends += [one.interval.low, one.interval.high]
-    low, high = math.log(min(ends)), math.log(max(ends))
+    if headline is None or not headline.ratio or not headline.interval:
+        return ""
+    interval = headline.interval
+    low = math.log(min(1.0, interval.low))
+    high = math.log(max(1.0, interval.high))
     pad = max(0.15 * (high - low), 0.01)
-    return {one.replicas: _forest(one, low - pad, high + pad) for one in drawn}
-
-
-def _forest(one: Headline, low: float, high: float) -> str:
-    assert one.interval is not None and one.ratio is not None
 
     def at(ratio: float) -> float:
-        return MARGIN + (WIDTH - 2 * MARGIN) * (math.log(ratio) - low) / (high - low)
+        part = (math.log(ratio) - low + pad) / (high - low + 2 * pad)
+        return MARGIN + (WIDTH - 2 * MARGIN) * part
 
-    left, middle, right = at(one.interval.low), at(one.ratio), at(one.interval.high)
-    label = escape(f"{times(one.ratio, one.interval)}, {one.word}")
+    left, middle, right = at(interval.low), at(headline.ratio), at(interval.high)
+    label = escape(f"{times(headline.ratio, interval)}, {headline.word}")
     return (
         f'<svg class="forest" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}">'
         f'<path class="base" d="M{MARGIN} 13H{WIDTH - MARGIN}"/>'

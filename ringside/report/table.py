@@ -6,7 +6,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from ringside.report.blocks import Cell, Table
-from ringside.report.sections.headline import headlines
+from ringside.report.sections.headline import headline_of
 from ringside.report.sections.noise import launches_line, noise_line
 from ringside.report.sections.proof import NOT_COMPARABLE, not_comparable, proof_of
 from ringside.report.sections.tables import arms_in_order, results_table
@@ -82,11 +82,11 @@ def _short_label(row: ArmRow) -> str:
 def _below(comparison: Comparison, summary: Summary) -> Text:
     """Who wins and how sure; what is proved; what is not ranked, did not run, was lost."""
     text = Text()
-    for one in headlines(comparison, summary):
-        text.append(plain(one.sentence), style="bold")
-        text.append(plain(f" {one.evidence}".rstrip()))
-        beside = plain(f" {one.against_serial}".rstrip())
-        text.append(beside + "\n", style="bold" if one.loses else "")
+    if headline := headline_of(comparison, summary):
+        text.append(plain(headline.sentence), style="bold")
+        text.append(plain(f" {headline.evidence}".rstrip()))
+        beside = plain(f" {headline.against_serial}".rstrip())
+        text.append(beside + "\n", style="bold" if headline.loses else "")
     for title, line in (
         ("Same arithmetic?", proof_of(summary).answer),
         ("Noise floor", noise_line(summary)),

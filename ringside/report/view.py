@@ -12,7 +12,7 @@ from ringside.report.sections.communication import communication_section
 from ringside.report.sections.definitions import definitions_section
 from ringside.report.sections.environment import environment_section
 from ringside.report.sections.failures import failures, failures_section
-from ringside.report.sections.headline import Headline, headlines
+from ringside.report.sections.headline import Headline, headline_of
 from ringside.report.sections.noise import launches_line, noise_line, noise_section
 from ringside.report.sections.proof import Proof, proof_of, proof_section
 from ringside.report.sections.resources import arm_resources, resources_section
@@ -35,7 +35,7 @@ class View:
     summary: Summary
     title: str
     lead: str
-    headlines: tuple[Headline, ...]  # who wins
+    headline: Headline | None  # who wins
     facts: tuple[tuple[str, str, bool], ...]  # question, answer, whether one may rely on it
     proof: Proof
     caveats: tuple[Caveat, ...]
@@ -58,8 +58,8 @@ def view_of(comparison: Comparison, folder: Path | None = None, *, digest: str =
     proof = proof_of(summary)
     careful = tuple(caveats(comparison, summary))
     breakdown = breakdowns_of(comparison, summary)
-    noise, heads = noise_section(comparison, summary), headlines(comparison, summary)
-    first = heads[0].sentence if heads else "No comparable arm has a throughput."
+    noise, headline = noise_section(comparison, summary), headline_of(comparison, summary)
+    first = headline.sentence if headline else "No comparable arm has a throughput."
     sections = (  # in the order in which a reader asks
         verdicts_section(summary, first),
         *caveats_section(careful),
@@ -90,7 +90,7 @@ def view_of(comparison: Comparison, folder: Path | None = None, *, digest: str =
         summary=summary,
         title=comparison.name,
         lead=_lead(comparison, summary),
-        headlines=heads,
+        headline=headline,
         facts=facts,
         proof=proof,
         caveats=careful,

@@ -19,7 +19,6 @@ MORE_TIME = "more time, by --resume with a --budget"  # helps where the machine 
 class Headline:
     """What is said of one size."""
 
-    replicas: int
     size: str  # such as `2 replicas`
     word: str  # see `Contest`; `one launch` without a final, or `no opponent`
     sentence: str  # who against whom; it holds ratio and interval
@@ -40,31 +39,28 @@ class Headline:
         return " ".join(filter(None, (self.sentence, self.evidence, self.against_serial)))
 
 
-def headlines(comparison: Comparison, summary: Summary) -> tuple[Headline, ...]:
-    """That of the size which the final was about; none if no comparable arm has a throughput."""
+def headline_of(comparison: Comparison, summary: Summary) -> Headline | None:
+    """What is said of the largest size; None if no comparable arm has a throughput."""
     rows = ranked(summary)
     if not rows:
-        return ()
+        return None
     contest = summary.contest
     if contest is None:
-        return (_of_screening(summary, rows),)
+        return _of_screening(summary, rows)
     by_label = {row.arm.label: row for row in summary.arms}
     first, second = (
         [by_label[label] for label in side] for side in (contest.first, contest.second)
     )
     best = first[0]
-    return (
-        Headline(
-            replicas=contest.replicas,
-            size=plural(contest.replicas, "replica"),
-            word=contest.word,
-            sentence=_sentence(contest, first, second),
-            evidence=_evidence(comparison, summary, contest, [*first, *second]),
-            against_serial=against_serial(summary, best),
-            ratio=contest.ratio.value,
-            interval=contest.ratio.interval,
-            loses=loses(summary, best),
-        ),
+    return Headline(
+        size=plural(contest.replicas, "replica"),
+        word=contest.word,
+        sentence=_sentence(contest, first, second),
+        evidence=_evidence(comparison, summary, contest, [*first, *second]),
+        against_serial=against_serial(summary, best),
+        ratio=contest.ratio.value,
+        interval=contest.ratio.interval,
+        loses=loses(summary, best),
     )
 
 
@@ -97,7 +93,7 @@ def _of_screening(summary: Summary, rows: list[ArmRow]) -> Headline:
 
 def _without(summary: Summary, best: ArmRow, size: int, word: str, text: str) -> Headline:
     beside, lost = against_serial(summary, best), loses(summary, best)
-    return Headline(size, plural(size, "replica"), word, text, "", beside, None, None, lost)
+    return Headline(plural(size, "replica"), word, text, "", beside, None, None, lost)
 
 
 def named(row: ArmRow) -> str:

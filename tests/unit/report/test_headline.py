@@ -8,7 +8,7 @@ import pytest
 from ringside.report.html import forest_of
 from ringside.report.ranking import ranked
 from ringside.report.sections.caveats import caveats
-from ringside.report.sections.headline import Headline, headlines
+from ringside.report.sections.headline import Headline, headline_of
 from ringside.report.sections.verdicts import matrix_of, serial_table
 from ringside.stats.figure import Figure, Interval
 from ringside.stats.summary import Summary, summarize
@@ -22,7 +22,8 @@ SERIAL = pair("horovod ×2", "serial", 1.25, "faster")
 
 def head_of(summary: Summary, **changes: Any) -> Headline:
     """The headline."""
-    (found,) = headlines(bare().replace(**changes), summary)
+    found = headline_of(bare().replace(**changes), summary)
+    assert found
     return found
 
 
@@ -97,7 +98,7 @@ def test_without_an_interval_there_is_no_verdict() -> None:
         "With 2 replicas Horovod ran 1.25× as fast as tf.distribute (mirrored): no verdict."
     )
     assert head.evidence.startswith("2 launches: too few for an interval, 3 are needed. Same")
-    assert forest_of([head]) == {}
+    assert forest_of(head) == ""
     untrusted = replace(judged(contest=contest(1.25, "no verdict", ratio=none)), untrusted="busy")
     assert head_of(untrusted).evidence.startswith("Busy. Same")
 
@@ -107,14 +108,16 @@ def test_without_a_final_there_is_no_verdict() -> None:
     once = bare(rounds=1)
     alone = bare({("serial", 1): 1.0, ("horovod", 2): 0.8}, rounds=1)
 
-    (first,) = headlines(once, summarize(once))
-    (second,) = headlines(alone, summarize(alone))
+    bare_once = once.replace(certificates=())
 
+    first, second = headline_of(once, summarize(once)), headline_of(alone, summarize(alone))
+
+    assert first and second
     assert first.word == "one launch"
     assert first.sentence.startswith("With 2 replicas horovod ×2 ran 1.2")
     assert first.sentence.endswith("as fast as mirrored ×2: one launch, no verdict.")
     assert second.word == "no opponent"
-    assert headlines(once.replace(certificates=()), summarize(once.replace(certificates=()))) == ()
+    assert headline_of(bare_once, summarize(bare_once)) is None
 
 
 def test_distribution_that_loses_is_said_first() -> None:

@@ -160,7 +160,7 @@ GENERAL_TERMS |= {"contenders", "no difference", "launches scatter", "measured s
 def test_every_term_that_is_defined_is_in_the_report() -> None:
     """A definition whose column has gone explains nothing."""
     others = [section for section in bout_view().sections if section.name != "definitions"]
-    report = repr((others, bout_view().lead, bout_view().headlines, bout_view().facts)).lower()
+    report = repr((others, bout_view().lead, bout_view().headline, bout_view().facts)).lower()
 
     terms = {term for terms, _ in DEFINITIONS for term in terms.split(", ")}
 
