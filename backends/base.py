@@ -192,9 +192,17 @@ class Backend(ABC):
         """Let each replica update its own copies of variables while `Part.alone`; else False."""
         return False
 
-    def prepare_model(self, model: Any) -> None:
-        """Prepare the layers of a model for this family, after it was built in the scope."""
-        del model
+    def prepare_model(self, model: Any, *, at_tape: bool = False) -> None:
+        """Prepare the layers of a model for this family, after it was built in the scope.
+
+        Args:
+            model: compiled.
+            at_tape: gradients are added where a tape gives them, not by an optimizer.
+
+        Raises:
+            RefusalError: the family cannot train it.
+        """
+        del model, at_tape
         return
 
     # Training

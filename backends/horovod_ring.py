@@ -138,8 +138,9 @@ class HorovodRing(Ranks):
 
         return list(hvd.grouped_allreduce(tensors, op=hvd.Sum))
 
-    def prepare_model(self, model: Any) -> None:
+    def prepare_model(self, model: Any, *, at_tape: bool = False) -> None:
         """Layers with `synchronized=True` get the statistics of all ranks."""
+        del at_tape
         if self.size > 1:
             synchronise(model)
 

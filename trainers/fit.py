@@ -74,11 +74,11 @@ def train_call(
     executions = _compiled_as(spec, model)
     if not backend.capabilities.synchronous:
         executions = 1  # a coordinator dispatches one step, and learns when it has ended
-    backend.prepare_model(model)
+    at_tape, shards = call.gradients == "tape", call.shards
+    backend.prepare_model(model, at_tape=at_tape)
     looks, learns, same_cores = _agreed(call, backend)
     x = call.arguments.get("x")
     drawn = timed and same_cores and backend.capabilities.synchronous and draws_in_parallel(x)
-    at_tape, shards = call.gradients == "tape", call.shards
     hashed = 0 if drawn else _HASHED if timed else 1
     steps.begin(model, at_tape=at_tape, each_step=looks, hashed=hashed, shards=shards)
     with backend.scope():

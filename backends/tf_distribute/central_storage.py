@@ -29,7 +29,7 @@ class CentralStorage(StrategyBackend):
             vars(strategy.extended)["_create_variable"] = partial(_with_copies, strategy, create)
         return strategy
 
-    def prepare_model(self, model: Any) -> None:
+    def prepare_model(self, model: Any, *, at_tape: bool = False) -> None:
         """Refuse an optimizer that Keras would refuse in the first step."""
         for optimizer in optimizers_of(model) if VERSION == 2 else ():
             clips = [name for name in _CLIPPING if getattr(optimizer, name, None) is not None]
@@ -39,7 +39,7 @@ class CentralStorage(StrategyBackend):
                     received=f"{type(optimizer).__name__} with {clips[0]}",
                     advice="Take the optimizer from tf.keras.optimizers without `legacy`.",
                 )
-        super().prepare_model(model)
+        super().prepare_model(model, at_tape=at_tape)
 
 
 def _with_copies(

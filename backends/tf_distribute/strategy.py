@@ -54,16 +54,15 @@ class StrategyBackend(Backend):
             for variable in statistics(model):
                 variable.assign(variable.numpy())
 
-    def prepare_model(self, model: Any) -> None:
+    def prepare_model(self, model: Any, *, at_tape: bool = False) -> None:
         """Refuse what Keras 3 would end in the first step."""
-        for optimizer in optimizers_of(model) if VERSION == 3 else ():
+        for optimizer in optimizers_of(model) if VERSION == 3 and not at_tape else ():
             inner = getattr(optimizer, "inner_optimizer", optimizer)
             if asked := [name for name in _IN_A_CONDITION if getattr(inner, name, None)]:
                 raise RefusalError(
                     "An optimizer of Keras 3 cannot do this under tf.distribute.",
                     received=asked[0],
-                    advice="Leave it out. --gradient-accumulation-steps accumulates under every "
-                    "backend.",
+                    advice='Add gradients at the tape: ringside.fit(…, gradients="tape").',
                 )
 
     @property

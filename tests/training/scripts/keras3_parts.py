@@ -6,6 +6,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from backends import make_backend
 from ringside.verify.gate import slot_of
 from ringside_core.keras import (
     KERAS,
@@ -13,6 +14,8 @@ from ringside_core.keras import (
     keras3_hooks,  # noqa: F401  # it changes Keras
     tf,
 )
+from ringside_core.specs import RefusalError, RunSpec, Surroundings, Topology
+from ringside_core.specs.backends import backend_options
 
 assert VERSION == 3
 
@@ -69,10 +72,36 @@ def slots_of_one_kind_have_one_name() -> None:
         )
 
 
+def gradients_of_a_branch_are_added_at_the_tape() -> None:
+    """Keras 3 accumulates in a condition, where a strategy cannot add."""
+    backend = make_backend(
+        RunSpec(
+            backend="mirrored",
+            options=backend_options("mirrored", {}),
+            topology=Topology(processes_per_host=1, replicas_per_process=2),
+            global_batch=2,
+            epochs=1,
+            keras=3,
+        ),
+        Surroundings(),
+    )
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+    for asked in ({"gradient_accumulation_steps": 2}, {"ema_overwrite_frequency": 2}):
+        model.compile(keras.optimizers.SGD(use_ema=True, **asked), "mse")
+        backend.prepare_model(model, at_tape=True)
+        try:
+            backend.prepare_model(model)
+        except RefusalError as error:
+            assert 'ringside.fit(…, gradients="tape")' in str(error)
+        else:
+            raise AssertionError(asked)
+
+
 for check in (
     the_policy_is_that_of_the_run,
     variables_add_as_upstream,
     slots_of_one_kind_have_one_name,
+    gradients_of_a_branch_are_added_at_the_tape,
 ):
     check()
 print("all right")
