@@ -353,7 +353,7 @@ class _Judge:
             return checks
         if self._reference != self._plain:
             layer = ByDesign(
-                layer=f"The training step{at_tape}",
+                layer=f"the training step{at_tape}",
                 differs=f"what it computes from rows that replicas have parts of{self._beside()}",
                 treated=f"held against {self._peer_spec.backend}, whose replicas take the same "
                 "rows",
@@ -677,7 +677,7 @@ class _Judge:
             return ()
         differs = "each replica draws other numbers when it is timed"
         treated = "drawn for the rows of the whole batch here, so that all draw the same"
-        return (ByDesign(layer="The training step", differs=differs, treated=treated),)
+        return (ByDesign(layer="the training step", differs=differs, treated=treated),)
 
 
 def _other_rows(found: Ledgers, expected: Ledgers) -> bool:

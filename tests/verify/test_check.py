@@ -53,7 +53,7 @@ def run_of(workload: str, global_batch: int) -> RunSpec:
             NORMALISED,
             '"mse"',
             True,
-            "by design: The training step: what it computes from rows that",
+            "by design: the training step: what it computes from rows that",
         ),
         (
             "tf.keras.layers.Dense(2)",
