@@ -17,6 +17,9 @@ from trainers.shard import check_divides, own_batches
 Gradients = Literal["optimizer", "tape"]
 
 
+_NO_STEPS = {"steps_per_epoch": None}
+
+
 @dataclass(frozen=True)
 class FitCall:
     """A call of `ringside.fit`.
@@ -77,10 +80,9 @@ class FitCall:
         if VERSION == 2 or self.arguments.get("steps_per_epoch") is None or not batches:
             return batches
         # Keras 3 makes the last execution of an epoch whole, where there are data for it.
-        at_once, x = self.model.steps_per_execution, self.arguments.get("x")
-        size = int(x.cardinality()) if isinstance(x, tf.data.Dataset) else -1
-        whole = -(-batches // at_once) * at_once
-        return max(batches, min(whole, size)) if size >= 0 else whole
+        at_once = self.model.steps_per_execution
+        whole, there = -(-batches // at_once) * at_once, batches_of(self.arguments | _NO_STEPS)
+        return whole if there is None else max(batches, min(whole, there))
 
     def first_batch(self) -> Any:
         """The first batch of the data, read where nothing is trained from them afterwards."""

@@ -16,6 +16,7 @@ from ringside_core.keras import (
 )
 from ringside_core.specs import RefusalError, RunSpec, Surroundings, Topology
 from ringside_core.specs.backends import backend_options
+from trainers.fit_call import fit_call
 
 assert VERSION == 3
 
@@ -97,11 +98,30 @@ def gradients_of_a_branch_are_added_at_the_tape() -> None:
             raise AssertionError(asked)
 
 
+def steps_of_an_epoch_are_those_that_keras_makes() -> None:
+    """The last execution is whole where there are data for it."""
+    x, y = np.zeros((23, 3)), np.zeros((23, 1))
+    data = tf.data.Dataset.from_tensor_slices((x, y))
+    asked: list[tuple[tuple[Any, ...], int]] = [((data.repeat().batch(5),), 3)]
+    asked += [(given, steps) for given in ((x, y), (data.batch(5),)) for steps in (3, 5)]
+    for given, steps in asked:
+        model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+        model.compile("sgd", "mse", steps_per_execution=2)
+        arguments: dict[str, Any] = {
+            "steps_per_epoch": steps,
+            **({"batch_size": 5} if len(given) > 1 else {}),
+        }
+        call = fit_call(model, *given, **arguments)
+        model.fit(*given, verbose=0, **arguments)
+        assert call.steps_per_epoch == int(model.optimizer.iterations), (given, steps)
+
+
 for check in (
     the_policy_is_that_of_the_run,
     variables_add_as_upstream,
     slots_of_one_kind_have_one_name,
     gradients_of_a_branch_are_added_at_the_tape,
+    steps_of_an_epoch_are_those_that_keras_makes,
 ):
     check()
 print("all right")
