@@ -62,7 +62,7 @@ Jobs = Mapping[str, Callable[[Interrupts], None]]
 Ledgers = list[tuple[int, str]]  # rows of each epoch and their hash
 # Keras' gradients of a batch that stands twice or three times over are the same to this share.
 SAME = 1e-6
-_NARROW, _ROUNDED_TILED = "plain-narrow", "rounded-tiled"
+_NARROW, _NARROW_MOVED, _ROUNDED_TILED = "plain-narrow", "plain-narrow-moved", "rounded-tiled"
 _NO_TRACE = Trace(meta={"error": "nothing was trained"})
 
 
@@ -305,7 +305,11 @@ class _Judge:
         if not all(check is None or check.passed for check in later):
             jobs |= self._rounded_reference()
         if not self._quickly and self._not_single() == "":
-            jobs |= self._singles()
+            jobs |= (singles := self._singles())
+            if not runs.missing(singles):
+                single = self._single()
+                if single is not None and not single.passed and single.worst is not None:
+                    jobs |= self._singles_once_more()
         return jobs
 
     def certificate(self) -> Certificate:
@@ -564,12 +568,15 @@ class _Judge:
         saved = folder / CASES / UPDATES / "checkpoint.before.npz"
         return str(saved.absolute()) if saved.exists() else ""
 
+    @property
+    def _states(self) -> str:
+        free = self._reference if self._not_in_float64 else _NARROW
+        return str(trace_file(self._runs.done[free].folder, UPDATES, "rank-0").absolute())
+
     def _singles(self) -> Jobs:
         """Starts of single updates: from the states of the reference, in the run's precision."""
         runs, spec = self._runs, self._subject.spec
-        free = self._reference if self._not_in_float64 else _NARROW
-        states = trace_file(runs.done[free].folder, UPDATES, "rank-0")
-        asked = runs.asked.replace(states=str(states.absolute()))
+        asked = runs.asked.replace(states=self._states)
         if not self._not_in_float64:
             jobs = runs.plainly(self._moved, "float64", states=asked.states)
         elif self._reference == self._plain:
@@ -577,6 +584,16 @@ class _Judge:
         else:
             jobs = runs.job(self._moved, self._peer_spec, asked.replace(moved=True))
         return {**jobs, **runs.job(self._narrow, spec, asked, precision=spec.precision)}
+
+    def _singles_once_more(self) -> Jobs:
+        """By both, from neighbouring states: chance does not put the same update off again."""
+        runs, spec = self._runs, self._subject.spec
+        states = runs.asked.replace(states=self._states, moved=True)
+        jobs = runs.job(self._narrow_moved, spec, states, precision=spec.precision)
+        if self._not_in_float64:
+            return jobs  # the reference has made them
+        plain = runs.plainly(_NARROW_MOVED, spec.precision, states=self._states, moved=True)
+        return {**plain, **jobs}
 
     def _each_update(self) -> Check | None:
         if self._runs.precision != "float64":
@@ -642,6 +659,10 @@ class _Judge:
         """The arm's single updates."""
         return f"{self._label} narrow"
 
+    @property
+    def _narrow_moved(self) -> str:
+        return f"{self._narrow} moved"
+
     def _not_single(self) -> str | None:
         """Why single updates are not covered; empty: they are. None: they say nothing here."""
         alone = bool(self._not_in_float64)
@@ -660,6 +681,10 @@ class _Judge:
         if why:
             finding = f"not covered: {why}"
             return Check(name="narrow", passed=not alone, covered=False, finding=finding)
+        again = None
+        if self._narrow_moved in runs.done:
+            moved = runs.single(self._moved if alone else _NARROW_MOVED, UPDATES)
+            again = (runs.of(self._narrow_moved, UPDATES), moved)
         found = single_updates(
             runs.of(self._narrow, UPDATES),
             runs.single(self._reference if alone else _NARROW, UPDATES),
@@ -667,6 +692,7 @@ class _Judge:
             precision="float32",
             tasks=runs.done[self._narrow].tasks,
             alone=alone,
+            again=again,
         )
         if alone and not found.passed:
             found = found.replace(finding=f"{found.finding}; {self._not_in_float64}")

@@ -59,6 +59,28 @@ def test_a_gradient_in_half_precision_is_caught() -> None:
     assert single_updates({"a": reference}, reference, exact, precision="float32").passed
 
 
+def test_a_flip_of_one_update_is_chance_and_a_mistake_is_there_again() -> None:
+    """Made once more from neighbouring states: off in both, in the same update, or no number."""
+    reference, exact = sgd(right), sgd(right, np.float64)
+
+    def flipped(update: int, by: float = 0.01 * RATE) -> Trace:
+        found = sgd(right)
+        found.weights[KERNEL][update, 0] += np.float32(by)
+        return found
+
+    def check(second: Trace | None, by: float = 0.01 * RATE) -> bool:
+        again = None if second is None else ({"a": second}, reference)
+        arm = {"a": flipped(3, by)}
+        return single_updates(arm, reference, exact, precision="float32", again=again).passed
+
+    assert not check(None)
+    assert check(sgd(right))
+    assert check(flipped(2))
+    assert not check(flipped(3))
+    assert not check(sgd(right), np.nan)
+    assert not check(Trace(meta={"error": "it ended"}))
+
+
 def test_large_statistics_hide_no_gradient_in_half_precision() -> None:
     """A moving variance of inputs up to 255 changes a million times as much as a kernel."""
     traces = [sgd(half), sgd(right), sgd(right, np.float64)]
