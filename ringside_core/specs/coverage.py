@@ -112,7 +112,7 @@ def coverage(
     defined = ""
     if splitting:
         defined = (
-            f" {', '.join(splitting)}: as data-parallel training defines it, from each replica's "
-            "part of a batch; another number of replicas is another training."
+            f" By design {', '.join(splitting)} is as data-parallel training defines it, from each "
+            "replica's part of a batch; another number of replicas is another training."
         )
     return f"Covers {', '.join(covered)}. Not covered: {'; '.join(missing)}.{defined}"
