@@ -71,7 +71,11 @@ def train_call(
     spec, model, backend = record.spec, call.model, steps.backend
     if not call.epochs:
         return call.no_history()
-    executions = _compiled_as(spec, model)
+    executions = max(spec.steps_per_execution, executions_of(model))
+    _check_executions(call, executions)
+    set_executions(model, executions)
+    if spec.jit_compile:
+        setattr(model, "_jit_compile" if VERSION == 2 else "jit_compile", True)
     if not backend.capabilities.synchronous:
         executions = 1  # a coordinator dispatches one step, and learns when it has ended
     at_tape, shards = call.gradients == "tape", call.shards
@@ -332,20 +336,35 @@ def _no_batch_left(begun: Any) -> RefusalError:
     )
 
 
-def _compiled_as(spec: RunSpec, model: Any) -> int:
-    """Let the knobs of the run be those of the model; returns its updates in one execution."""
-    if spec.jit_compile:
-        setattr(model, "_jit_compile" if VERSION == 2 else "jit_compile", True)
-    now = int(model.steps_per_execution if VERSION == 3 else model._steps_per_execution.numpy())
-    executions = max(spec.steps_per_execution, now)
-    if executions != now:
-        if VERSION == 3:
-            model.steps_per_execution = executions
-        else:
-            model._steps_per_execution.assign(executions)
-        # They were traced for another number.
-        model.train_function = model.test_function = model.predict_function = None
-    return executions
+def executions_of(model: Any) -> int:
+    """Updates in one execution of a compiled model."""
+    return int(model.steps_per_execution if VERSION == 3 else model._steps_per_execution.numpy())
+
+
+def set_executions(model: Any, executions: int) -> None:
+    """Let a compiled model make so many updates in an execution."""
+    if executions == executions_of(model):
+        return
+    if VERSION == 3:
+        model.steps_per_execution = executions
+    else:
+        model._steps_per_execution.assign(executions)
+    # They were traced for another number.
+    model.train_function = model.test_function = model.predict_function = None
+
+
+def _check_executions(call: FitCall, executions: int) -> None:
+    """Keras 3 makes the last execution of an epoch whole, if there are data: other updates."""
+    if VERSION == 2 or executions == 1:
+        return
+    asked, batches = call.arguments.get("steps_per_epoch"), call.steps_per_epoch
+    if batches is None or (asked is not None and asked % executions):
+        raise RefusalError(
+            "With Keras 3 an epoch must be of whole executions, or of data whose number of batches "
+            "is known.",
+            received=f"steps_per_epoch={asked}, steps_per_execution={executions}",
+            advice="Let steps_per_epoch be a multiple, or leave steps_per_execution out.",
+        )
 
 
 def _check_workers(position: Position) -> None:

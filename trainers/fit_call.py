@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from ringside_core.keras import VERSION, optimizers_of, tf
+from ringside_core.keras import optimizers_of, tf
 from ringside_core.specs import RefusalError
 from ringside_core.workloads.step import Step
 from ringside_core.workloads.without_horovod import check_not_horovods
@@ -15,9 +15,6 @@ from trainers.reading import arrays_in, batch_of, batches_of, begins_again, rows
 from trainers.shard import check_divides, own_batches
 
 Gradients = Literal["optimizer", "tape"]
-
-
-_NO_STEPS = {"steps_per_epoch": None}
 
 
 @dataclass(frozen=True)
@@ -76,13 +73,7 @@ class FitCall:
     @property
     def steps_per_epoch(self) -> int | None:
         """Global batches of an epoch; None: not known before they are read."""
-        batches = batches_of(self.arguments)
-        if VERSION == 2 or self.arguments.get("steps_per_epoch") is None or not batches:
-            return batches
-        # Keras 3 makes the last execution of an epoch whole, where there are data for it.
-        at_once = self.model.steps_per_execution
-        whole, there = -(-batches // at_once) * at_once, batches_of(self.arguments | _NO_STEPS)
-        return whole if there is None else max(batches, min(whole, there))
+        return batches_of(self.arguments)
 
     def first_batch(self) -> Any:
         """The first batch of the data, read where nothing is trained from them afterwards."""

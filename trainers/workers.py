@@ -6,7 +6,6 @@ for each worker is dispatched: the author's `train_step` on the worker's rows. T
 every worker; its graph is sent, with the values of tables and variables that it uses.
 """
 
-import math
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -128,7 +127,6 @@ class _Training(tf.keras.callbacks.Callback):
         self._supports_tf_logs = True  # it reads no logs
         self._backend, self._trained, self._coordinator = backend, trained, backend.coordinator
         self._data: Any = None  # on the workers
-        self._size = self._left = 0.0  # batches of an iterator
         place = data.place or Place()
         # Legacy Keras makes one iterator more before the first epoch.
         more = place.before.count("t") - (data.again and VERSION == 2)
@@ -168,8 +166,6 @@ class _Training(tf.keras.callbacks.Callback):
             return dataset
         if self._reading.held:
             dataset = dataset.take(1).cache().repeat()
-        size = int(dataset.cardinality()) - self._left_out
-        self._size = size if size >= 0 else math.inf
         self.element_spec, graph = dataset.element_spec, _graph_of(dataset)
         self._data = self._coordinator.create_per_worker_dataset(partial(self._of_worker, graph))
         return self
@@ -192,7 +188,6 @@ class _Training(tf.keras.callbacks.Callback):
 
     def __iter__(self) -> Any:
         self._passes += 1
-        self._left = self._size
         self._reading.made += "t"
         return iter(())
 
@@ -265,10 +260,7 @@ class _Training(tf.keras.callbacks.Callback):
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         del logs
-        # An execution of Keras 3 goes on behind the last step of an epoch, while there are data.
-        left = self._left if VERSION == 3 else self.params["steps"] - batch
-        self._batches = int(min(self._most, left))
-        self._left -= self._batches
+        self._batches = min(self._most, self.params["steps"] - batch)
 
 
 @contextmanager

@@ -11,6 +11,8 @@ from ringside_core.specs.options import CrossDeviceOptions
 class Mirrored(StrategyBackend):
     """GPUs, or as many logical CPU devices as replicas."""
 
+    _updates_in_branches = True
+
     @classmethod
     def xla_obstacle(cls, num_replicas: int) -> str | None:
         """Logical CPU devices: the step of a replica would use the device of another one."""

@@ -26,6 +26,7 @@ FROZEN_LIMIT_MS = 3_600_000
 class MultiWorkerMirrored(StrategyBackend):
     """Synchronous over processes; without TF_CONFIG, one process that is a cluster of its own."""
 
+    _updates_in_branches = True
     _scopes = 0
 
     @classmethod

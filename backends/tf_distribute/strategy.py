@@ -15,6 +15,8 @@ class StrategyBackend(Backend):
     """The common part of the backends that are a tf.distribute.Strategy."""
 
     _strategy: Any = None
+    # Whether each replica updates its own copies, without a merge_call, where a tape has added.
+    _updates_in_branches = False
 
     @property
     def strategy(self) -> Any:
@@ -56,13 +58,16 @@ class StrategyBackend(Backend):
 
     def prepare_model(self, model: Any, *, at_tape: bool = False) -> None:
         """Refuse what Keras 3 would end in the first step."""
-        for optimizer in optimizers_of(model) if VERSION == 3 and not at_tape else ():
+        helps = self._updates_in_branches and self.num_replicas > 1
+        for optimizer in optimizers_of(model) if VERSION == 3 and not (at_tape and helps) else ():
             inner = getattr(optimizer, "inner_optimizer", optimizer)
             if asked := [name for name in _IN_A_CONDITION if getattr(inner, name, None)]:
                 raise RefusalError(
                     "An optimizer of Keras 3 cannot do this under tf.distribute.",
                     received=asked[0],
-                    advice='Add gradients at the tape: ringside.fit(…, gradients="tape").',
+                    advice='Add gradients at the tape: ringside.fit(…, gradients="tape").'
+                    if helps
+                    else "Leave it out.",
                 )
 
     @property

@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
+from math import gcd
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from ringside.verify.trial_request import (
 )
 from ringside_core.keras import (
     KERAS,
+    VERSION,
     is_of_keras,
     lowest_bits,
     optimizer_variables,
@@ -43,7 +45,13 @@ from ringside_core.specs import RecordInProgress
 from ringside_core.users_errors import of_users
 from ringside_core.workloads.registry import fit_number
 from ringside_core.workloads.script import ScriptIsOver
-from trainers.fit import make_variables, train_call, why_drawn_again
+from trainers.fit import (
+    executions_of,
+    make_variables,
+    set_executions,
+    train_call,
+    why_drawn_again,
+)
 from trainers.fit_call import FitCall
 from trainers.reading import rows_of_arrays
 from trainers.row_ledger import RowLedger
@@ -71,6 +79,7 @@ class Trial:
         self._request, self._record, self._run_dir, self._fit = request, record, run_dir, fit
         self.reached = 0
         _rank_in_float32()
+        self._authors_executions = 1
         self._draws = Draws(record.spec.seed) if request.plain else None
         self._ledger: Any = None
         self._authors: dict[int, Any] = {}  # training steps of models of plain Keras
@@ -94,12 +103,14 @@ class Trial:
         if self.reached < self._fit:
             return self._train("before", cut_call(call, whole=2, tail=0, epochs=1), session, None)
         asked, batch = self._request, spec.global_batch
+        self._authors_executions = executions_of(call.model)
+        set_executions(call.model, 1)  # updates are noted one by one
         if asked.at_tape:
             call = FitCall(call.model, call.arguments, "tape")
         if asked.moved and not asked.states:
             with session.backend.scope():
                 make_variables(call)
-            move_to_neighbours(KERAS.trainable_of(call.model), np.random.default_rng(0))
+            move(KERAS.trainable_of(call.model), asked.moved, np.random.default_rng(0))
         several = asked.workers > 1 or not spec.has_one_result
         whole = max(1, asked.updates // 2 - 1)
         if asked.whole_states:
@@ -126,7 +137,7 @@ class Trial:
         updates = case == UPDATES
         if updates and self._request.states:
             watch.states = Trace.read(Path(self._request.states))
-            watch.moved = np.random.default_rng(0) if self._request.moved else None
+            watch.moved = self._request.moved
         watch.each = updates or case == TILED
         try:
             if self.plain:
@@ -245,7 +256,7 @@ class Trial:
             save="all" if case == UPDATES and not self._request.resume_from else "record",
             epochs=call.last_epoch,
             resume_from=self._request.resume_from or None if case == UPDATES else None,
-            steps_per_execution=self._record.spec.steps_per_execution if case == SHORT else 1,
+            steps_per_execution=self._executions(call) if case == SHORT else 1,
         )
         record = RecordInProgress.begun(spec, task=self._record.task, rank=self._record.rank)
         session.backend.spec = spec
@@ -270,6 +281,12 @@ class Trial:
                     if epoch.ledger is not None
                 ]
         return history
+
+    def _executions(self, call: FitCall) -> int:
+        """Updates in an execution of the run; with Keras 3 they divide the few that are made."""
+        wanted = max(self._authors_executions, self._record.spec.steps_per_execution)
+        given = call.arguments.get("steps_per_epoch")
+        return wanted if VERSION == 2 or given is None else gcd(wanted, given)
 
     def _plainly(self, call: FitCall, session: Any, watch: "Watch | None") -> Any:
         """Keras' own `fit`."""
@@ -304,7 +321,7 @@ class Watch(tf.keras.callbacks.Callback):
     Attributes:
         each: after each update; else after the last one.
         states: each update begins from the state of this trace before it; None: from its own.
-        moved: draws by which weights of these states are moved; None: they are not.
+        moved: roundings by which the weights of these states are moved.
         ledgers: (rows, their hash) of each epoch.
         draws: by row.
     """
@@ -324,7 +341,8 @@ class Watch(tf.keras.callbacks.Callback):
         self._trace, self._call, self._backend = trace, call, backend
         self.each = True
         self.states: Trace | None = None
-        self.moved: np.random.Generator | None = None
+        self.moved = 0
+        self._chance = np.random.default_rng(0)
         self.ledgers: list[tuple[int, str]] = []
         self._rows: dict[str, list[NDArray[Any]]] = {}
         self._slot_rows: dict[str, list[NDArray[Any]]] = {}
@@ -414,8 +432,8 @@ class Watch(tf.keras.callbacks.Callback):
             for name, variable in variables:
                 value = rows[name][update].reshape(variable.shape)
                 variable.assign(np.asarray(value, variable.dtype.as_numpy_dtype))
-        if self.moved is not None:
-            move_to_neighbours(KERAS.trainable_of(self._call.model), self.moved)
+        if self.moved:
+            move(KERAS.trainable_of(self._call.model), self.moved, self._chance)
 
     def _named(self) -> list[tuple[str, Any]]:
         return [
@@ -635,9 +653,10 @@ def difference(first: NDArray[Any], other: NDArray[Any]) -> float:
     return largest if np.isfinite(largest) else float("inf")
 
 
-def move_to_neighbours(variables: Sequence[Any], chance: np.random.Generator) -> None:
-    """Move each element to a neighbouring number, up or down, as rounding might have done."""
+def move(variables: Sequence[Any], roundings: int, chance: np.random.Generator) -> None:
+    """Move each element by so many roundings of it, up or down."""
     for variable in variables:
         values = variable.numpy()
         up = chance.random(values.shape) < 0.5
-        variable.assign(np.nextafter(values, np.where(up, np.inf, -np.inf).astype(values.dtype)))
+        by = (roundings * np.spacing(np.abs(values))).astype(values.dtype)
+        variable.assign(np.where(up, values + by, values - by))

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from pydantic import PositiveInt
+from pydantic import NonNegativeInt, PositiveInt
 
 from ringside_core.specs import Document
 
@@ -29,8 +29,8 @@ class TrialRequest(Document):
             asynchronous workers do in turn.
         sums: plain Keras' gradients of a batch in which each row stands once, twice and three
             times, and of the rows that each of `most_replicas` would have.
-        moved: begin with each weight moved to a neighbouring number, to see what rounding does;
-            with states, each update.
+        moved: begin with each weight moved by so many roundings, up or down, to see what rounding
+            does; with states, each update.
         states: trace of plain Keras in float64; each update begins from its state. Empty: from the
             update before it.
         resume_from: checkpoint from which the watched updates go on; empty: they begin.
@@ -47,7 +47,7 @@ class TrialRequest(Document):
     plain: bool = False
     workers: PositiveInt = 1
     sums: bool = False
-    moved: bool = False
+    moved: NonNegativeInt = 0
     states: str = ""
     resume_from: str = ""
     at_tape: bool = False

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ringside.verify.certify import certify
-from ringside.verify.trial import move_to_neighbours
+from ringside.verify.trial import move
 from ringside_core.keras import tf
 from tests.nightly import daily
 from tests.verify import zoo_of_float32
@@ -43,15 +43,18 @@ def test_it_is_certified_in_float32(name: str, tmp_path: Path) -> None:
         assert checks["float32 single updates"].covered
 
 
-def test_each_trained_weight_is_moved_to_a_neighbour() -> None:
-    """Up or down, by one rounding."""
+def test_each_trained_weight_is_moved() -> None:
+    """Up or down, by one rounding, or by more."""
     kernel = np.random.default_rng(0).normal(size=(3, 40)).astype(np.float32)
     variable = tf.Variable(kernel)
 
-    move_to_neighbours([variable], np.random.default_rng(0))
+    move([variable], 1, np.random.default_rng(0))
 
     signs = np.sign(variable.numpy() - kernel)
     np.testing.assert_array_equal(
         variable.numpy(), np.nextafter(kernel, np.float32(np.inf) * signs)
     )
     assert {-1.0, 1.0} == set(signs.flat)
+    variable.assign(kernel)
+    move([variable], 64, np.random.default_rng(0))
+    np.testing.assert_array_equal(variable.numpy(), kernel + 64 * signs * np.spacing(abs(kernel)))

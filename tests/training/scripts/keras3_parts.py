@@ -6,6 +6,7 @@ from typing import Any
 import keras
 import numpy as np
 
+import ringside
 from backends import make_backend
 from ringside.verify.gate import slot_of
 from ringside_core.keras import (
@@ -16,7 +17,6 @@ from ringside_core.keras import (
 )
 from ringside_core.specs import RefusalError, RunSpec, Surroundings, Topology
 from ringside_core.specs.backends import backend_options
-from trainers.fit_call import fit_call
 
 assert VERSION == 3
 
@@ -74,46 +74,56 @@ def slots_of_one_kind_have_one_name() -> None:
 
 
 def gradients_of_a_branch_are_added_at_the_tape() -> None:
-    """Keras 3 accumulates in a condition, where a strategy cannot add."""
-    backend = make_backend(
-        RunSpec(
-            backend="mirrored",
-            options=backend_options("mirrored", {}),
-            topology=Topology(processes_per_host=1, replicas_per_process=2),
+    """Keras 3 accumulates in a condition, where a strategy cannot add; it may not update there."""
+
+    def backend_of(name: str, replicas: int) -> Any:
+        spec = RunSpec(
+            backend=name,
+            options=backend_options(name, {}),
+            topology=Topology(processes_per_host=1, replicas_per_process=replicas),
             global_batch=2,
             epochs=1,
             keras=3,
-        ),
-        Surroundings(),
-    )
+        )
+        return make_backend(spec, Surroundings())
+
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
     for asked in ({"gradient_accumulation_steps": 2}, {"ema_overwrite_frequency": 2}):
         model.compile(keras.optimizers.SGD(use_ema=True, **asked), "mse")
-        backend.prepare_model(model, at_tape=True)
-        try:
-            backend.prepare_model(model)
-        except RefusalError as error:
-            assert 'ringside.fit(…, gradients="tape")' in str(error)
-        else:
-            raise AssertionError(asked)
+        backend_of("mirrored", 2).prepare_model(model, at_tape=True)
+        backend_of("serial", 1).prepare_model(model)
+        refused = [
+            ("mirrored", 2, False, 'gradients="tape"'),
+            ("mirrored", 1, True, "Leave it out"),
+            ("central_storage", 2, True, "Leave it out"),
+        ]
+        for name, replicas, at_tape, words in refused:
+            try:
+                backend_of(name, replicas).prepare_model(model, at_tape=at_tape)
+            except RefusalError as error:
+                assert words in str(error)
+            else:
+                raise AssertionError((name, asked))
 
 
-def steps_of_an_epoch_are_those_that_keras_makes() -> None:
-    """The last execution is whole where there are data for it."""
-    x, y = np.zeros((23, 3)), np.zeros((23, 1))
-    data = tf.data.Dataset.from_tensor_slices((x, y))
-    asked: list[tuple[tuple[Any, ...], int]] = [((data.repeat().batch(5),), 3)]
-    asked += [(given, steps) for given in ((x, y), (data.batch(5),)) for steps in (3, 5)]
-    for given, steps in asked:
+def executions_are_whole() -> None:
+    """Of data that go on, an epoch of 3 steps would have 4; of unknown data nobody knows."""
+    x = np.random.default_rng(0).normal(size=(23, 3))
+    data = tf.data.Dataset.from_tensor_slices((x, x[:, :1])).batch(5)
+    unknown = data.apply(tf.data.experimental.assert_cardinality(tf.data.UNKNOWN_CARDINALITY))
+    with ringside.scope():
         model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
         model.compile("sgd", "mse", steps_per_execution=2)
-        arguments: dict[str, Any] = {
-            "steps_per_epoch": steps,
-            **({"batch_size": 5} if len(given) > 1 else {}),
-        }
-        call = fit_call(model, *given, **arguments)
-        model.fit(*given, verbose=0, **arguments)
-        assert call.steps_per_epoch == int(model.optimizer.iterations), (given, steps)
+    made = [ringside.fit(model, data, verbose=0), ringside.fit(model, x, x[:, :1], verbose=0)]
+    made.append(ringside.fit(model, data.repeat(), steps_per_epoch=4, verbose=0))
+    assert int(model.optimizer.iterations) == 5 + 1 + 4, made
+    for given, steps in ((data.repeat(), 3), (unknown, None)):
+        try:
+            ringside.fit(model, given, steps_per_epoch=steps, verbose=0)
+        except RefusalError as error:
+            assert "must be of whole executions" in str(error)
+        else:
+            raise AssertionError((given, steps))
 
 
 for check in (
@@ -121,7 +131,7 @@ for check in (
     variables_add_as_upstream,
     slots_of_one_kind_have_one_name,
     gradients_of_a_branch_are_added_at_the_tape,
-    steps_of_an_epoch_are_those_that_keras_makes,
+    executions_are_whole,
 ):
     check()
 print("all right")

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from ringside.verify.gate import TOLERANCE, parity
+from ringside.verify.gate import TOLERANCE, judged, parity
 from ringside.verify.trace import Trace
-from ringside.verify.updates import each_update, single_updates
+from ringside.verify.updates import each_update, may_be_chance, single_updates
+from ringside_core.specs import Deviation
 from tests.unit.verify.made_up import STEPS, trace
 
 KERNEL, BIAS = "000 dense/kernel", "001 dense/bias"
@@ -79,6 +80,31 @@ def test_a_flip_of_one_update_is_chance_and_a_mistake_is_there_again() -> None:
     assert not check(flipped(3))
     assert not check(sgd(right), np.nan)
     assert not check(Trace(meta={"error": "it ended"}))
+
+
+@pytest.mark.parametrize(
+    ("off", "chance"),
+    [
+        ([("weights", 3, 0.1)], True),
+        ([("slots", 3, 0.1), ("weights", 3, 0.1), ("slots", 5, 0.1)], True),
+        ([("weights", step, 0.1) for step in (1, 3, 5)], False),
+        ([("weights", 0, 0.1)], False),
+        ([("weights", 3, None)], False),
+        ([("weights", 3, 0.1), ("metrics", 8, 0.1)], False),
+        ([], False),
+    ],
+)
+def test_few_updates_may_be_off_by_chance(off: list[Any], chance: bool) -> None:
+    """At most a quarter of them, and nothing else: no more is made once more."""
+    found = [
+        Deviation(value=0.0, kind="weights", name="a", step=step, task="a") for step in range(9)
+    ]
+    found += [
+        Deviation(value=value, kind=kind, name="a", step=step, task="a")
+        for kind, step, value in off
+    ]
+
+    assert may_be_chance(judged("single", found, 1e-5, "largest")) == chance
 
 
 def test_large_statistics_hide_no_gradient_in_half_precision() -> None:
