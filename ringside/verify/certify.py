@@ -257,7 +257,7 @@ class _Judge:
         self._again = f"{self._label} again"
         self._tiled = f"{self._label} tiled"
         self._tape = f"{self._label} at the tape"
-        self._peer_spec = peer = _peer(subject.spec)
+        self._peer_spec = peer = peer_of(subject.spec)
         label = f"{peer.backend} ×{subject.replicas}"
         is_an_arm = label in arms and arms[label].spec == peer
         self._peer = label if is_an_arm else f"peer {label}"
@@ -765,11 +765,16 @@ def _is_mean(trace: Trace) -> bool:
     return bool(np.max(np.abs(whole - sum(parts)), initial=0.0) <= SAME * size)
 
 
-def _peer(spec: RunSpec) -> RunSpec:
+def peer_of(spec: RunSpec) -> RunSpec:
     """The same run on the other family."""
     replicas = spec.topology.num_replicas
     if spec.capabilities.family == "horovod":
         name, topology = "mirrored", Topology(replicas_per_process=replicas)
     else:
         name, topology = "horovod", Topology(processes_per_host=replicas)
-    return spec.replace(backend=name, options=backend_options(name, {}), topology=topology)
+    return spec.replace(
+        backend=name,
+        options=backend_options(name, {}),
+        topology=topology,
+        steps_per_execution=1,  # under a strategy Keras 3 can do no more
+    )

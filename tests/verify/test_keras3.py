@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ringside.verify.certify import certify
+from ringside.verify.certify import certify, peer_of
 from tests.verify.arms import subject
 
 HOW: dict[str, Any] = {
@@ -40,3 +40,16 @@ def test_tables_that_are_looked_up_once_for_all_examples(tmp_path: Path) -> None
 
     assert not certificate.passed
     assert "couples no rows, and differs" in certificate.reason
+
+
+def test_an_arm_of_several_updates_in_an_execution_has_a_peer() -> None:
+    """A strategy of Keras 3 can make one: coupled rows are held against such an arm."""
+    of_four = subject("horovod", 2, **HOW).spec.replace(steps_per_execution=4)
+
+    peer = peer_of(of_four)
+
+    assert (peer.backend, peer.topology.num_replicas, peer.steps_per_execution) == (
+        "mirrored",
+        2,
+        1,
+    )

@@ -107,7 +107,7 @@ def gradients_of_a_branch_are_added_at_the_tape() -> None:
 
 
 def executions_are_whole() -> None:
-    """Of data that go on, an epoch of 3 steps would have 4; of unknown data nobody knows."""
+    """Of data that go on, an epoch of 3 steps would have 4."""
     x = np.random.default_rng(0).normal(size=(23, 3))
     data = tf.data.Dataset.from_tensor_slices((x, x[:, :1])).batch(5)
     unknown = data.apply(tf.data.experimental.assert_cardinality(tf.data.UNKNOWN_CARDINALITY))
