@@ -1,4 +1,4 @@
-"""Contrastive learning: each image is told from all others of the global batch, after SimCLR.
+"""Contrastive learning: each image is compared with all others of the global batch, after SimCLR.
 
 python examples/contrastive.py
 ringside verify examples/contrastive.py

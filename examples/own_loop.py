@@ -1,4 +1,4 @@
-"""A training step of one's own, with a tape: an autoencoder and a classifier on its codes.
+"""An author's training step, with a tape: an autoencoder and a classifier on its codes.
 
 python examples/own_loop.py
 horovodrun -np 2 python examples/own_loop.py

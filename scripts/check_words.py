@@ -16,8 +16,8 @@ LIMITS = {
     "CHANGELOG.md": 13,  # its older entries stay as they are
     "backends": 7,
     "benchmarks": 1,
-    "docs": 2,
-    "examples": 5,
+    "docs": 0,
+    "examples": 3,
     "launch": 5,
     "ringside": 228,
     "ringside_core": 37,

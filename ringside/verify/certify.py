@@ -63,8 +63,7 @@ Ledgers = list[tuple[int, str]]  # rows of each epoch and their hash
 # Keras' gradients of a batch that stands twice or three times over are the same to this share.
 SAME = 1e-6
 _NARROW, _ROUNDED_TILED = "plain-narrow", "rounded-tiled"
-# By one rounding, a value that rounding put on the other side of a ReLU comes there again in a
-# sixth to two fifths of all cases; by 64, in one of a hundred (sums of 27 to 288 products).
+# Roundings. By one, a value that rounding put on the other side of a ReLU often comes there again.
 _NEAR = 64
 _NO_TRACE = Trace(meta={"error": "nothing was trained"})
 
@@ -439,15 +438,21 @@ class _Judge:
     @property
     def _rounding(self) -> str:
         """The reference once more, from weights that are moved to neighbouring numbers."""
-        plain = self._reference == self._plain
-        return _rounded(self._workers) if plain else f"{self._peer} rounded"
+        return self._of_reference(_rounded(self._workers))
 
     def _rounded_reference(self) -> Jobs:
         """Its start; where nothing is trained in float64, plain Keras' own was one of the first."""
+        return self._by_reference(self._rounding, moved=1, workers=self._workers)
+
+    def _of_reference(self, name: str) -> str:
+        return name if self._reference == self._plain else f"{self._peer} {name}"
+
+    def _by_reference(self, name: str, precision: str = "", **asked: Any) -> Jobs:
+        """A start of what the arm is held against: plain Keras, or another stack."""
         if self._reference == self._plain:
-            return self._runs.plainly(self._rounding, moved=1, workers=self._workers)
-        asked = self._runs.asked.replace(moved=1)
-        return self._runs.job(self._rounding, self._peer_spec, asked)
+            return self._runs.plainly(name, precision, **asked)
+        request = self._runs.asked.replace(**asked)
+        return self._runs.job(name, self._peer_spec, request, precision=precision)
 
     def _allowing(self, check: Callable[[Trace | None], Check], case: str) -> Check:
         """A check; where it fails, once more with what rounding does, if that was looked at."""
@@ -580,23 +585,18 @@ class _Judge:
         """Starts of single updates: from the states of the reference, in the run's precision."""
         runs, spec = self._runs, self._subject.spec
         asked = runs.asked.replace(states=self._states)
-        if not self._not_in_float64:
-            jobs = runs.plainly(self._moved, "float64", states=asked.states)
-        elif self._reference == self._plain:
-            jobs = runs.plainly(self._moved, states=asked.states, moved=1)
+        if self._not_in_float64:
+            jobs = self._by_reference(self._moved, states=asked.states, moved=1)
         else:
-            jobs = runs.job(self._moved, self._peer_spec, asked.replace(moved=1))
+            jobs = runs.plainly(self._moved, "float64", states=asked.states)
         return {**jobs, **runs.job(self._narrow, spec, asked, precision=spec.precision)}
 
     def _singles_once_more(self) -> Jobs:
         """By both, from other states near by: chance does not put the same update off again."""
-        runs, spec, near = self._runs, self._subject.spec, {"states": self._states, "moved": _NEAR}
-        asked = runs.asked.replace(**near)
-        if self._reference == self._plain:
-            jobs = runs.plainly(self._near, spec.precision, **near)
-        else:
-            jobs = runs.job(self._near, self._peer_spec, asked, precision=spec.precision)
-        return {**jobs, **runs.job(self._narrow_near, spec, asked, precision=spec.precision)}
+        spec, near = self._subject.spec, {"states": self._states, "moved": _NEAR}
+        asked = self._runs.asked.replace(**near)
+        arm = self._runs.job(self._narrow_near, spec, asked, precision=spec.precision)
+        return {**self._by_reference(self._near, spec.precision, **near), **arm}
 
     def _each_update(self) -> Check | None:
         if self._runs.precision != "float64":
@@ -654,8 +654,7 @@ class _Judge:
     @property
     def _moved(self) -> str:
         """The reference of single updates once more, with other rounding."""
-        plain = self._reference == self._plain
-        return "narrow-rounded" if plain else f"{self._peer} narrow-rounded"
+        return self._of_reference("narrow-rounded")
 
     @property
     def _narrow(self) -> str:
@@ -668,8 +667,7 @@ class _Judge:
 
     @property
     def _near(self) -> str:
-        plain = self._reference == self._plain
-        return "narrow near by" if plain else f"{self._peer} narrow reference near by"
+        return self._of_reference("narrow reference near by")
 
     def _not_single(self) -> str | None:
         """Why single updates are not covered; empty: they are. None: they say nothing here."""

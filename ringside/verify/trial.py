@@ -100,11 +100,11 @@ class Trial:
         spec = self._record.spec
         call = call.in_batches_of(spec.global_batch, authors=spec.authors_batch)
         session.set_rate(call)
+        self._authors_executions = max(self._authors_executions, executions_of(call.model))
+        set_executions(call.model, 1)  # updates are noted one by one
         if self.reached < self._fit:
             return self._train("before", cut_call(call, whole=2, tail=0, epochs=1), session, None)
         asked, batch = self._request, spec.global_batch
-        self._authors_executions = executions_of(call.model)
-        set_executions(call.model, 1)  # updates are noted one by one
         if asked.at_tape:
             call = FitCall(call.model, call.arguments, "tape")
         if asked.moved and not asked.states:

@@ -14,8 +14,8 @@ where an optimizer divides by what is nearly nothing. That is so in few elements
 by chance spare those of one variable; so the noise is that of the kind. Slots that hold gradients
 have little of it.
 
-A value that is nearly nothing may fall on either side of a ReLU, by rounding: one update in some
-hundred is another then. So where few single updates differ they are made once more, by plain Keras
+A value that is nearly nothing may fall on either side of a ReLU, by rounding: now and then an
+update is another. So where few single updates differ they are made once more, by plain Keras
 and by the arm, from other states near by. A mistake is there again; by chance the same update
 hardly is. See docs/decisions/0004-what-a-certificate-proves.md.
 """
@@ -157,13 +157,9 @@ def may_be_chance(check: Check) -> bool:
     A mistake that comes and goes is not to be excused again and again.
     """
     failed = [one for one in check.by_step if one.exceeds(check.tolerance or 0.0)]
-    updates = {one.step for one in failed}
     changed = all(one.kind in _CHANGED and one.step and one.value is not None for one in failed)
-    return bool(failed) and changed and len(updates) <= max(1, MOST_BY_CHANCE * len(_steps(check)))
-
-
-def _steps(check: Check) -> set[int]:
-    return {one.step for one in check.by_step if one.step}
+    off, made = (len({one.step for one in some if one.step}) for some in (failed, check.by_step))
+    return changed and 0 < off <= max(1, MOST_BY_CHANCE * made)
 
 
 def _smaller(first: Deviation, second: Deviation) -> Deviation:
