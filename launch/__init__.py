@@ -5,14 +5,3 @@ from launch.launchers import LAUNCHERS, LauncherName, make_plan
 from launch.plan import Plan, Process
 from launch.site import Site
 from launch.watch import Progress
-
-__all__ = [
-    "LAUNCHERS",
-    "LauncherName",
-    "Plan",
-    "Process",
-    "Progress",
-    "Site",
-    "execute",
-    "make_plan",
-]

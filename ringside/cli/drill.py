@@ -114,7 +114,10 @@ def command(
             on_cell=keep,
         )
     assert found is not None  # there are arms and faults
-    _print(console, found)
+    for title, table in arm_tables(found):
+        console.print(rich_table(table, title=title))
+    for word, what in MEANING.items():
+        console.print(f"{word}: {what}", highlight=False)
     console.print(f"It took {time.monotonic() - began:.0f} s. {folder / PAGE}", highlight=False)
     if comparison is not None:
         write_whole(comparison / RESULT, found.to_json())
@@ -163,10 +166,3 @@ def page_of(found: Drill) -> str:
         blocks += [Heading(title), table]
     blocks.append(Terms((*FAULTS.items(), *MEANING.items())))
     return "\n\n".join(text for block in blocks for text in rendered_block(block)) + "\n"
-
-
-def _print(console: Console, found: Drill) -> None:
-    for title, table in arm_tables(found):
-        console.print(rich_table(table, title=title))
-    for name, what in MEANING.items():
-        console.print(f"{name}: {what}", highlight=False)

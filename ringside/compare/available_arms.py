@@ -46,10 +46,7 @@ def available(
 
 
 def ask(
-    arms: tuple[Arm, ...],
-    keras: KerasVersion = 2,
-    *,
-    elsewhere: bool = False,
+    arms: tuple[Arm, ...], keras: KerasVersion = 2, *, elsewhere: bool = False
 ) -> dict[str, Any]:
     """Run `trainers.availability` on a Keras; its answer, see there.
 
@@ -64,15 +61,12 @@ def ask(
                 "replicas": 1 if elsewhere else arm.replicas,
             }
             for arm in arms
-        ],
+        ]
     }
     try:
         environment = environment_of(keras)
         answer, errors = answer_of(
-            "trainers.availability",
-            json.dumps(request),
-            limit_s=LIMIT_S,
-            environment=environment,
+            "trainers.availability", json.dumps(request), limit_s=LIMIT_S, environment=environment
         )
     except subprocess.TimeoutExpired:
         raise RefusalError(

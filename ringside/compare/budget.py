@@ -4,14 +4,13 @@ import math
 import random
 import re
 
-from ringside.stats.division import least_budget_s
+from ringside.stats.division import LEAST_FINAL_PASSES, least_budget_s
 from ringside.stats.figure import LEAST_LAUNCHES
 from ringside.stats.rounds import Launches
 from ringside_core.specs import Arm, Asked, Comparison, RefusalError
 from ringside_core.text import duration, plural
 
 SCREENING_PASSES = 5
-LEAST_FINAL_PASSES = 8  # of a launch, whatever the budget says; half may be warm-up
 SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 

@@ -227,15 +227,11 @@ def circumstances(shared: Shared) -> Circumstances:
     """What the runs of this process depend on besides the machine, see Circumstances."""
     orders = store.orders()
     told = "\n".join(f"{name}={digest}" for name, digest in orders.items())
+    files = filter(None, (own_file(shared.workload), shared.data_dir))
+    relative = not all(Path(file).is_absolute() for file in files)
     return Circumstances(
         cores=tuple(sorted(os.sched_getaffinity(0))),
         variables=tuple(orders),
         variables_sha256=hashlib.sha256(told.encode(errors="surrogateescape")).hexdigest(),
-        folder=os.getcwd() if _names_relative_files(shared) else "",
+        folder=os.getcwd() if relative else "",
     )
-
-
-def _names_relative_files(shared: Shared) -> bool:
-    """Whether a file name is relative to the working directory."""
-    files = filter(None, (own_file(shared.workload), shared.data_dir))
-    return not all(Path(file).is_absolute() for file in files)

@@ -38,6 +38,7 @@ def with_final(
         start_s=start_s * share / (AT_ONCE if comparison.live else 1.0),
         pass_s=pass_s * share,
         scatter=scatter(samples, chosen),
+        arms=len(kept),
         live=comparison.live,
         running=comparison.live,
     )
@@ -82,6 +83,7 @@ def with_more(comparison: Comparison) -> Comparison:
         start_s=division.start_s,
         pass_s=division.pass_s,
         scatter=division.scatter,
+        arms=len(comparison.finalists),
         live=comparison.live,
         made=len(launches_of(comparison).final),
     )

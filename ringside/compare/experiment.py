@@ -12,26 +12,13 @@ from launch import LauncherName, Plan, execute, make_plan
 from launch.launchers import Launcher
 from launch.launchers.ranks import Ranks, starts_ranks
 from ringside.compare import durations
-from ringside.compare.budget import (
-    LEAST_FINAL_PASSES,
-    SCREENING_PASSES,
-    order_of,
-    refuse_too_short,
-    screened,
-    why_end,
-)
+from ringside.compare.budget import SCREENING_PASSES, order_of, refuse_too_short, screened, why_end
 from ringside.compare.contenders import alone_s, live_samples, with_final, without_failed
 from ringside.compare.hosts import used_hosts
 from ringside.compare.hosts_load import HostsWatch
-from ringside.compare.live import (
-    LiveLaunch,
-    LiveRun,
-    Phase,
-    Stretch,
-    live_launch,
-    pass_seconds,
-)
+from ringside.compare.live import LiveLaunch, LiveRun, Phase, Stretch, live_launch, pass_seconds
 from ringside.compare.progress import Observer
+from ringside.stats.division import LEAST_FINAL_PASSES
 from ringside.stats.rounds import disturbance, launches_of
 from ringside.verify import store
 from ringside_core.readings.cores import usable_cores
@@ -258,10 +245,7 @@ class _Making:
 
 
 def _phase_s(comparison: Comparison, spent_s: float) -> float:
-    """Seconds in which the arms of a launch that has started train in turns.
-
-    The starts take what they take; the phases take up the slack, or what is missing.
-    """
+    """Seconds in which arms that have started train in turns: what starts leave of the budget."""
     division = comparison.division
     assert division is not None
     if comparison.asked.launches is not None:
@@ -316,25 +300,16 @@ def run_arm(
     execution, load = executor(arm, spec, run_dir)
     if execution.outcome.completed:  # a live run takes as long as its phase
         durations.remember(spec, execution.wall_s, placement)
-    known = {"arm": arm.label, "round": number, "position": position}
-    return _kept(execution, spec, run_dir, folder, load=load, **known)
+    known = {"arm": arm.label, "round": number, "position": position, "load": load}
+    return _kept(execution, spec, run_dir, folder, **known)
 
 
-def _kept(
-    execution: Execution,
-    spec: RunSpec,
-    run_dir: Path,
-    folder: Path,
-    *,
-    load: Load | None,
-    **known: Any,
-) -> Run:
+def _kept(execution: Execution, spec: RunSpec, run_dir: Path, folder: Path, **known: Any) -> Run:
     return Run(
         **dict(execution),
         **known,
         spec=spec,
         log_dir=os.fspath((run_dir / "logs").absolute().relative_to(folder.absolute())),
-        load=load,
     )
 
 

@@ -119,7 +119,5 @@ def kept_communication(
     used = tuple(host for host in placement.hosts or () if host.name in facts)
     most = max(arm.replicas for arm in arms)
     return find_communication(
-        hosts_of_ranks(placement.replace(hosts=used), most) if used else (),
-        links,
-        facts,
+        hosts_of_ranks(placement.replace(hosts=used), most) if used else (), links, facts
     )

@@ -92,11 +92,6 @@ class LiveRun:
         self.active_s += seconds
         return seconds
 
-    def epoch_ends_after(self) -> int:
-        """Updates of its first epoch; 0: not known."""
-        total = max((one.total_steps for one in self.turns.progress()), default=0)
-        return round(total / MOST_EPOCHS)
-
     def cut(self) -> "Stretch":
         """What it made since the last cut."""
         load = Load.over(self.loads) if self.loads else None
@@ -248,7 +243,8 @@ class LiveLaunch:
         if not live:
             return
         warm = max(LEAST_WARM, math.ceil(WARM_S / min(run.update_s for run in live)))
-        epoch = max(run.epoch_ends_after() for run in live)
+        totals = [one.total_steps for run in live for one in run.turns.progress()]
+        epoch = round(max(totals, default=0) / MOST_EPOCHS)  # the longest; 0: not known
         if epoch <= 2 * warm:
             warm = max(warm, epoch + 1)  # its end, with a validation that is traced, is behind it
         warm = max(warm, *(run.done for run in live)) if len(live) > 1 else max(warm, live[0].done)

@@ -14,13 +14,7 @@ from ringside.compare.hosts import fullest, links_between, ready_hosts
 from ringside.stats.links import link_words, links_by_pair, same_link
 from ringside.stats.summary import summarize
 from ringside.verify import store
-from ringside_core.specs import (
-    Circumstances,
-    Comparison,
-    Link,
-    MachineFacts,
-    RefusalError,
-)
+from ringside_core.specs import Circumstances, Comparison, Link, MachineFacts, RefusalError
 from ringside_core.specs.noun import differences
 
 DIGITS = 12

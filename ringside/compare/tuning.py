@@ -11,12 +11,7 @@ from ringside.compare.arms import largest, with_changes
 from ringside.compare.experiment import Executor, keep, run_arm
 from ringside.compare.progress import Observer
 from ringside.stats.run_figures import throughput_examples_s
-from ringside_core.specs import (
-    Arm,
-    Comparison,
-    RefusalError,
-    Trial,
-)
+from ringside_core.specs import Arm, Comparison, RefusalError, Trial
 from ringside_core.specs.knob import KnobValue, knobs
 from ringside_core.specs.run_spec import TrainingSpec
 
@@ -188,7 +183,8 @@ def _able(
 def _as_trial(arm: Arm, changes: Changes) -> Arm:
     if not changes:
         return arm
-    return with_changes(arm, changes).replace(label=f"{arm.label} with {as_text(changes)}")
+    typed = ":".join(f"{name}={value}" for name, value in changes.items())
+    return with_changes(arm, changes).replace(label=f"{arm.label} with {typed}")
 
 
 def _with_tuned_arms(comparison: Comparison, arm: Arm, best: Tried | None) -> Comparison:
@@ -229,8 +225,3 @@ def candidates(arm: Arm, *, gpus: bool, hosts: bool = False) -> list[tuple[str, 
         for value in worth.values
         if with_changes(arm, {knob.name: value}) != arm
     ]
-
-
-def as_text(changes: Mapping[str, KnobValue]) -> str:
-    """The changes as they are typed after a backend's name."""
-    return ":".join(f"{name}={value}" for name, value in changes.items())

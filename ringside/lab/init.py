@@ -24,9 +24,7 @@ def main(name: str, config: str) -> int:
     nowhere = os.open(os.devnull, os.O_RDWR)
     os.dup2(nowhere, 0)
     os.dup2(nowhere, 1)
-    program = (
-        shutil.which("sshd") or "sshd"
-    )  # it restarts itself, and needs its whole path for that
+    program = shutil.which("sshd") or "sshd"  # it restarts itself, by its whole path
     sshd = os.posix_spawn(program, [program, "-D", "-e", "-f", config], os.environ)
     while True:
         ended, status = os.wait()  # orphans end here too, because this is process 1

@@ -93,7 +93,12 @@ class Lab(Document):
         link.check_congestion_control(congestion_control)
         processes.refuse_on_a_host()
         with login.one_at_a_time():
-            _refuse_if_there(name)
+            if left := leftovers(name):
+                raise RefusalError(
+                    "A lab of that name is already up, or has left something behind.",
+                    received=f"{name}: {_few(left)}",
+                    advice=f"Take it down first: ringside lab down --name {name}",
+                )
             third = link.free_subnet(link.routes())
             lab = cls(
                 name=name,
@@ -248,15 +253,6 @@ def leftovers(name: str) -> list[str]:
     if folder_of(name).exists():
         found.append(str(folder_of(name)))
     return found
-
-
-def _refuse_if_there(name: str) -> None:
-    if left := leftovers(name):
-        raise RefusalError(
-            "A lab of that name is already up, or has left something behind.",
-            received=f"{name}: {_few(left)}",
-            advice=f"Take it down first: ringside lab down --name {name}",
-        )
 
 
 def _few(left: list[str]) -> str:

@@ -22,9 +22,7 @@ class LabHost(Noun):
     index: PositiveInt
     address: str
     cores: PositiveFloat  # CPU seconds per second, whatever the other hosts do
-    affinity: Annotated[
-        tuple[int, ...], Field(min_length=1)
-    ]  # numbers of the cores that it may run on
+    affinity: Annotated[tuple[int, ...], Field(min_length=1)]  # cores that it may run on
 
     @property
     def lab(self) -> str:

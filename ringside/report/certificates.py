@@ -6,7 +6,7 @@ from dataclasses import replace
 from rich.console import RenderableType
 from rich.text import Text
 
-from ringside.report.blocks import Cell, Column, Table
+from ringside.report.blocks import Cell, Table, heads
 from ringside.report.sections.proof import (
     answer_cell,
     certified_cell,
@@ -29,7 +29,6 @@ TRAINED = ("weights", "slots", "replicas")  # kinds that only an update can chan
 
 def render_certificates(certificates: Sequence[Certificate]) -> RenderableType:
     """One row for each arm, at most 100 columns; below, why an arm is not certified."""
-    heads = ("arm", "certified", "float64", "float32", "ledger", "evaluation")
     rows = tuple(
         (
             Cell(one.arm.label),
@@ -41,7 +40,7 @@ def render_certificates(certificates: Sequence[Certificate]) -> RenderableType:
         )
         for one in certificates
     )
-    columns = tuple(Column(head, numeric=False) for head in heads)
+    columns = heads("<arm | <certified | <float64 | <float32 | <ledger | <evaluation")
     return rich_table(Table(columns, rows), below=_certified_below(certificates))
 
 

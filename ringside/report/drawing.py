@@ -81,16 +81,6 @@ class Style:
         """Colour within a mark."""
         return "none" if self.hollow else self.color
 
-    @property
-    def edge(self) -> str:
-        """Colour of the edge of a mark of its own."""
-        return self.color if self.hollow else INK
-
-    @property
-    def edge_width(self) -> float:
-        """Width of that edge, points."""
-        return 1.0 if self.hollow else 0.4
-
 
 def styles_of(arms: Sequence[ArmRow]) -> dict[str, Style]:
     """A style for each group; the group without distribution has the colour of the text."""

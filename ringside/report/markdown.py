@@ -1,7 +1,7 @@
 """The report as Markdown: the same sentences and tables, for a pull request or an issue."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from ringside.report.blocks import (
     Block,
@@ -63,7 +63,8 @@ def rendered_block(block: Block) -> Iterator[str]:
         case Heading():
             yield f"### {escaped(block.text)}"
         case Terms():
-            yield _listed(block.items)
+            terms = ((escaped(term), escaped(meaning)) for term, meaning in block.items)
+            yield "\n".join(f"- **{term}**: {meaning}" for term, meaning in terms)
         case Bullets():
             yield "\n".join(f"- {escaped(f'{what} {advice}')}" for what, advice in block.items)
         case Output():
@@ -80,10 +81,6 @@ def rendered_block(block: Block) -> Iterator[str]:
             yield "</details>"
         case _:
             yield escaped(block.text)
-
-
-def _listed(terms: Sequence[tuple[str, str]]) -> str:
-    return "\n".join(f"- **{escaped(term)}**: {escaped(meaning)}" for term, meaning in terms)
 
 
 def _table(table: Table) -> str:

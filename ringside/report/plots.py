@@ -27,7 +27,7 @@ from ringside.report.ranking import ranked, twins_aside
 from ringside.report.sections.breakdown import Breakdowns
 from ringside.report.view import View
 from ringside.stats.step_times import chief_of, step_times_ms
-from ringside.stats.summary import ArmRow, Summary
+from ringside.stats.summary import ArmRow, Summary, rates_of
 from ringside_core.text import number, plain, wrapped
 
 if TYPE_CHECKING:
@@ -69,11 +69,7 @@ def throughput_plot(summary: Summary, styles: dict[str, Style]) -> Plot:
         caption += f" Highest: {plain(fastest[0].arm.label)}, {most} examples/s"
         caption += f"{twins_aside(summary)}."
     caption += _set_apart(rows)
-    rates: dict[str, list[float]] = {row.arm.label: [] for row in rows}
-    for run in summary.runs:
-        rate = run.figures["throughput_examples_s"].value
-        if run.used and rate is not None and run.arm.label in rates:
-            rates[run.arm.label].append(rate)
+    rates = {row.arm.label: [*rates_of(row.arm, summary.runs).values()] for row in rows}
 
     def draw(figure: "Figure") -> None:
         axes = figure.subplots()
@@ -119,8 +115,8 @@ def _dots(axes: Any, height: int, row: ArmRow, rates: list[float], style: Style)
         color=style.color,
         markersize=3,
         markerfacecolor=style.face,
-        markeredgecolor=style.edge,
-        markeredgewidth=style.edge_width,
+        markeredgecolor=style.color if style.hollow else INK,
+        markeredgewidth=1.0 if style.hollow else 0.4,
     )
     middle = mean.value or spread.value
     axes.plot([middle] * 2, [bar - 0.22, bar + 0.22], color=INK, linewidth=1.6)

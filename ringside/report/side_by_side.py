@@ -47,7 +47,7 @@ def write_side_by_side(told: SideBySide, folder: Path, *, names: tuple[str, str]
 
     title = f"{told.before.name} and {told.now.name}"
     lead = f"Before: {names[0]}. Now: {names[1]}."
-    sections = sections_of(told)
+    sections = (_circumstances(told), _arms(told))
     page = rendered("side_by_side.html.j2", title=title, lead=lead, sections=sections, plots={})
     parts = [f"# {escaped(title)}", escaped(lead)]
     for section in sections:
@@ -55,11 +55,6 @@ def write_side_by_side(told: SideBySide, folder: Path, *, names: tuple[str, str]
     write_whole(folder / MARKDOWN, "\n\n".join(parts) + "\n")
     write_whole(folder / PAGE, page)
     return folder / PAGE
-
-
-def sections_of(told: SideBySide) -> tuple[Section, ...]:
-    """All that the pages say, before any format: first the circumstances, then the arms."""
-    return (_circumstances(told), _arms(told))
 
 
 def summary_of(told: SideBySide) -> str:

@@ -11,7 +11,7 @@ from ringside.report.sections.caveats import caveats, caveats_section
 from ringside.report.sections.communication import communication_section
 from ringside.report.sections.definitions import definitions_section
 from ringside.report.sections.environment import environment_section
-from ringside.report.sections.failures import failures, failures_section
+from ringside.report.sections.failures import failures_section
 from ringside.report.sections.headline import Headline, headline_of
 from ringside.report.sections.noise import launches_line, noise_line, noise_section
 from ringside.report.sections.proof import Proof, proof_of, proof_section
@@ -75,7 +75,7 @@ def view_of(comparison: Comparison, folder: Path | None = None, *, digest: str =
         resources_section(arm_resources(summary)),
         *safety_section(folder),
         *_not_run_section(comparison),
-        *failures_section(failures(comparison, folder)),
+        *failures_section(comparison, folder),
         environment_section(comparison, digest or digest_of(comparison.to_json().encode())),
         definitions_section(),
         _order_section(runs_table(summary, folder)),

@@ -7,14 +7,7 @@ from ringside_core.specs import CEILING, REFERENCE, Arm, Settings, Shared, backe
 from ringside_core.specs.run_spec import Ablation
 
 Role = Literal[
-    "arm",
-    "no_reduction",
-    "no_input",
-    "alone",
-    "unused",
-    "serial",
-    "serial_no_input",
-    "independent",
+    "arm", "no_reduction", "no_input", "alone", "unused", "serial", "serial_no_input", "independent"
 ]
 Work = tuple[str, str, str, int, int, str]
 
@@ -85,14 +78,8 @@ def roles_of(arm: Arm, batch: int) -> Mapping[Role, Arm]:
 
 def work_of(arm: Arm, batch: int) -> Work:
     """What the runs of an arm do; the label of the arm does not matter."""
-    return (
-        arm.backend,
-        arm.options.model_dump_json(),
-        arm.settings.model_dump_json(),
-        arm.replicas,
-        batch,
-        arm.ablation,
-    )
+    options, settings = arm.options.model_dump_json(), arm.settings.model_dump_json()
+    return arm.backend, options, settings, arm.replicas, batch, arm.ablation
 
 
 def _without(arm: Arm, ablation: Ablation, words: str) -> Arm:

@@ -8,14 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ringside.stats.evidence import Answer, replicas_equal
-from ringside_core.specs import (
-    Arm,
-    Certificate,
-    Comparison,
-    MachineFacts,
-    RefusalError,
-    Run,
-)
+from ringside_core.specs import Arm, Certificate, Comparison, MachineFacts, RefusalError, Run
 from ringside_core.specs.noun import differences
 
 NOT_VERIFIED = "it was not verified: run without --no-verify"

@@ -1,14 +1,15 @@
 """How the budget behind the screening is divided: how many launches, and how long each is timed.
 
-Kalibera and Jones (2013, ISMM, "Rigorous benchmarking in reasonable time"): with what a launch and
-a pass cost, and what they scatter, the variance for a given time is least with
-
-    passes of a launch = √(cost of a launch ÷ cost of a pass) · scatter of passes ÷ of launches.
+After Kalibera and Jones (2013, ISMM, "Rigorous benchmarking in reasonable time"): of what a launch
+and a pass cost, and what they scatter. They make the variance least. Here the interval is: of three
+launches it is wide because Student's t is, and that is no matter of variance.
 """
 
 import math
 
-from ringside.stats.figure import LEAST_LAUNCHES
+from scipy import stats
+
+from ringside.stats.figure import CONFIDENCE, LEAST_LAUNCHES
 from ringside.stats.step_times import counted_blocks
 from ringside_core.specs import Asked, Comparison, Division
 from ringside_core.text import duration, listed, percent, plural
@@ -18,27 +19,33 @@ from ringside_core.text import duration, listed, percent, plural
 LAUNCH_SCATTER = 0.007
 # For the screening. What it needs at least is said before it is made.
 MOST_SCREENING = 0.5
+LEAST_FINAL_PASSES = 8  # of a launch, whatever the budget says; half may be warm-up
 ROUND_S = 10.0  # to which the least budget is rounded up
 
 
-def best_passes(start_s: float, pass_s: float, scatter: float) -> float:
-    """Passes of a launch by the formula above; at least 1.
+def half_width(launches: int, passes: float, scatter: float, arms: int) -> float:
+    """What the half-width of a pair's 95 % interval will be, about; of logarithms.
+
+    t · √((scatter of launches² + scatter of passes² ÷ passes) ÷ launches), as in `final.fit`.
 
     Args:
-        start_s: seconds that a launch takes beside its passes.
-        pass_s: seconds of a pass.
+        launches: of the final, two at least.
+        passes: of each.
         scatter: of a pair's log ratio from pass to pass.
+        arms: of the final; they share degrees of freedom.
 
     Example:
-        >>> best_passes(start_s=15.0, pass_s=3.0, scatter=0.08)
-        25.6
+        >>> round(half_width(3, passes=24, scatter=0.035, arms=3), 3)
+        0.016
     """
-    return max(1.0, math.sqrt(start_s / pass_s) * scatter / LAUNCH_SCATTER)
+    variance = (LAUNCH_SCATTER**2 + scatter**2 / passes) / launches
+    quantile = stats.t.isf((1 - CONFIDENCE) / 2, (max(2, arms) - 1) * (launches - 1))
+    return float(quantile) * math.sqrt(variance)
 
 
 def divided(
     asked: Asked, *, screening_s: float, left_s: float, start_s: float, pass_s: float,
-    scatter: float, live: bool = True, made: int = 0, running: bool = False,
+    scatter: float, arms: int, live: bool = True, made: int = 0, running: bool = False,
 ) -> Division:  # fmt: skip
     """How the time that is left is divided.
 
@@ -46,18 +53,25 @@ def divided(
         asked: how much was to be measured.
         screening_s: that the screening took.
         left_s: seconds for the final.
-        start_s: see `best_passes`.
-        pass_s: see there.
-        scatter: see there.
+        start_s: seconds that a launch takes beside its passes.
+        pass_s: seconds of a pass.
+        scatter: see `half_width`.
+        arms: see there.
         live: phases can be of any length; else a launch takes `start_s`.
         made: launches of the final that there are already; others are added to them.
         running: the first launch has started: it goes on from the screening.
     """
-    each_s = start_s + best_passes(start_s, pass_s, scatter) * pass_s if live else start_s
+    time_s = left_s + (start_s if running else 0.0)
+    each_s = start_s + (LEAST_FINAL_PASSES * pass_s if live else 0.0)
     least = max(1, LEAST_LAUNCHES - made)
-    started_s = start_s if running else 0.0
-    more = asked.launches or max(least, int((left_s + started_s) / max(each_s, 1e-3)))
-    phase_s = max(0.0, (left_s + started_s) / more - start_s) if live else 0.0
+    most = max(least, int(time_s / max(each_s, 1e-3)))
+
+    def width(more: int) -> float:
+        passes = (time_s / more - start_s) / max(pass_s, 1e-3)
+        return half_width(made + more, max(1.0, passes), scatter, arms)
+
+    more = asked.launches or (min(range(least, most + 1), key=width) if live else most)
+    phase_s = max(0.0, time_s / more - start_s) if live else 0.0
     return Division(
         screening_s=screening_s,
         launches=made + more,
@@ -84,13 +98,13 @@ def division_lines(comparison: Comparison) -> tuple[str, ...]:
     second = f"Final: {plural(division.launches, 'launch')} of {names}"
     if division.pass_s and division.phase_s:
         passes = max(1, round(division.phase_s / division.pass_s))
-        best = best_passes(division.start_s, division.pass_s, division.scatter)
         second += (
             f", each {duration(division.phase_s)} of {plural(passes, 'pass')}. A start takes about "
             f"{duration(division.start_s)}, and the first goes on from the screening. Passes "
-            f"scatter by {percent(division.scatter)}: {best:.0f} a launch would be best, and at "
-            f"least {LEAST_LAUNCHES} launches are needed"
+            f"scatter by {percent(division.scatter)}"
         )
+        if comparison.asked.launches is None:
+            second += ": so divided, the interval will be narrowest"
     return first, f"{second}."
 
 

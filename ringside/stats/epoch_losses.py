@@ -137,10 +137,7 @@ def held_losses(runs: Iterable[tuple[Arm, Run]], certificates: Mapping[str, Cert
 
 
 def _course(arm: Arm, run: Run) -> _Course | None:
-    """None: the run did not complete, or kept no losses.
-
-    A live run goes on past its author's epochs, without validation, and may end within one.
-    """
+    """None: it did not complete, or kept no losses. A live run goes on past its author's epochs."""
     chief = chief_of(run)
     if not run.outcome.completed or chief is None or not chief.epochs:
         return None

@@ -20,7 +20,7 @@ from ringside.stats.answers import holm
 from ringside.stats.figure import CONFIDENCE, LEAST_LAUNCHES, Figure, Interval
 from ringside.stats.final import Word
 from ringside.stats.links import congestion_controls, rate_words, same_rate, slowest_bits_per_s
-from ringside.stats.summary import ArmRow, Summary, summarize
+from ringside.stats.summary import ArmRow, Summary, rates_of, summarize
 from ringside_core.specs import Comparison, MachineFacts, RefusalError
 from ringside_core.specs.noun import differences
 
@@ -155,14 +155,9 @@ def ratio_of_means(before: Sequence[float], now: Sequence[float]) -> tuple[Figur
     return Figure(ratio, interval=interval, n=n), float(test.pvalue)
 
 
-def _rates(summary: Summary) -> dict[str, dict[int, float]]:
+def _rates(summary: Summary) -> Rates:
     """Examples/s of every run that counts, by arm and round."""
-    found: dict[str, dict[int, float]] = {row.arm.label: {} for row in summary.arms}
-    for row in summary.runs:
-        value = row.figures["throughput_examples_s"].value
-        if row.used and value is not None and row.arm.label in found:
-            found[row.arm.label][row.run.round] = value
-    return found
+    return {row.arm.label: rates_of(row.arm, summary.runs) for row in summary.arms}
 
 
 def _against(rates: Rates, label: str, base: str) -> list[float]:

@@ -161,7 +161,10 @@ def summarize(comparison: Comparison) -> Summary:
     }
     of_final, inflation = final_pairs(final, launches.final)
     if untrusted:
-        of_final = [_untrusted(pair, untrusted) for pair in of_final]
+        of_final = [
+            Pair(one.first, one.second, replace(one.ratio, interval=None, reason=untrusted))
+            for one in of_final
+        ]
     own = [row.arm.label for row in ranked if row.comparable and not row.arm.twin_of]
     pairs = with_words(of_final, label, own)
     there = {pair.names for pair in pairs}
@@ -210,11 +213,6 @@ def samples_of(comparison: Comparison) -> Samples:
             blocks = {number: one.examples / one.seconds for number, one in counted}
             found[run.arm][run.round] = checked(run.arm, run.round, Sample(value, blocks))
     return found
-
-
-def _untrusted(pair: Pair, why_not: str) -> Pair:
-    """The plain ratio and the reason why there is no more."""
-    return Pair(pair.first, pair.second, replace(pair.ratio, interval=None, reason=why_not))
 
 
 def _contest(rows: Sequence[ArmRow], pairs: Mapping[frozenset[str], Pair]) -> Contest | None:
@@ -313,7 +311,7 @@ def _arm_row(
     counted = [_started_as(start, row) for row in completed if row.used]
     fed = worst([row.same_rows for row in completed])
     runs = [row.run for row in own]
-    mean = geometric_mean_with_interval(list(_rates(arm, rows).values()))
+    mean = geometric_mean_with_interval(list(rates_of(arm, rows).values()))
     nothing = Efficiency(None)
     lost = [run for run in runs if not run.outcome.completed]
     why_not = FOR_BREAKDOWN if arm.for_breakdown else why_not_comparable(certificate, runs, fed)
@@ -335,11 +333,7 @@ def _arm_row(
 
 
 def _started_as(start: Figure | None, row: RunRow) -> Mapping[str, Figure]:
-    """The figures of a run, with the start of its arm in the screening.
-
-    There each arm was started alone and by its own launcher. In the final all live arms start at
-    once, which nothing counts that a user would wait for.
-    """
+    """The figures of a run, with its arm's start in the screening; the final starts all at once."""
     own, target = row.figures["startup_s"], row.figures["time_to_target_s"]
     if start is None or start.value is None or own.value is None or not row.run.blocks:
         return row.figures
@@ -367,7 +361,7 @@ def _without_departed(
     ], losses
 
 
-def _rates(arm: Arm, rows: Sequence[RunRow]) -> dict[int, float]:
+def rates_of(arm: Arm, rows: Sequence[RunRow]) -> dict[int, float]:
     """Examples/s of the runs of an arm that count, by launch."""
     found = {}
     for row in rows:
@@ -394,7 +388,7 @@ def _of_ceiling(
     if row.arm.twin_of or not row.comparable:
         why_not = f"it is {row.arm.twin_of} again" if row.arm.twin_of else "not comparable"
         return Efficiency(None, why_not, base=base)
-    own, most = (_rates(arm, rows) for arm in (row.arm, ceilings[0]))
+    own, most = (rates_of(arm, rows) for arm in (row.arm, ceilings[0]))
     ratios = [own[number] / most[number] for number in sorted(own.keys() & most.keys())]
     mean = geometric_mean_with_interval(ratios)
     interval = None if untrusted else mean.interval

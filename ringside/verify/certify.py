@@ -170,7 +170,7 @@ def certify(
         runs.precision, runs.folder = runs.spec.precision, folder / "float32"
         runs.done.clear()
         on_start(f"the same in {runs.precision}, as {not_in_float64}")
-        rounded = [runs.plainly(_rounded(w), moved=1, workers=w) for w in workers]
+        rounded = [runs.plainly(_plain(w, "rounded"), moved=1, workers=w) for w in workers]
         runs.run(_all([*rounded, trained()]))
     judges = [
         _Judge(runs, subject, arms, steps, not_in_float64, quickly) for subject in arms.values()
@@ -197,13 +197,9 @@ def _all(several: Iterable[Jobs]) -> Jobs:
     return dict(chain.from_iterable(jobs.items() for jobs in several))
 
 
-def _plain(workers: int) -> str:
+def _plain(workers: int, name: str = "plain") -> str:
     """The name of plain Keras' training that makes the updates of so many workers."""
-    return "plain" if workers == 1 else f"plain-as-{workers}"
-
-
-def _rounded(workers: int) -> str:
-    return "rounded" if workers == 1 else f"rounded-as-{workers}"
+    return name if workers == 1 else f"{name}-as-{workers}"
 
 
 def _alone(subject: Subject) -> str:
@@ -438,7 +434,7 @@ class _Judge:
     @property
     def _rounding(self) -> str:
         """The reference once more, from weights that are moved to neighbouring numbers."""
-        return self._of_reference(_rounded(self._workers))
+        return self._of_reference(_plain(self._workers, "rounded"))
 
     def _rounded_reference(self) -> Jobs:
         """Its start; where nothing is trained in float64, plain Keras' own was one of the first."""

@@ -46,11 +46,6 @@ COVERED = (
 )
 
 
-def certificates_dir() -> Path:
-    """Where certificates are kept for later commands."""
-    return cache_dir() / "certificates"
-
-
 def keep(certificate: Certificate) -> Path:
     """Write a certificate where `newest` looks."""
     path = _path(certificate.spec, certificate.steps, certificate.hosts, certificate.launcher)
@@ -206,4 +201,4 @@ def _path(spec: RunSpec, steps: int, hosts: tuple[Host, ...], launcher: str) -> 
     named = ",".join(f"{host.name}:{host.slots}" for host in hosts)
     words = f"{spec.content_hash} {steps} {place} {named} {launcher}"
     key = hashlib.sha256(words.encode()).hexdigest()
-    return certificates_dir() / f"{key}.json"
+    return cache_dir() / "certificates" / f"{key}.json"

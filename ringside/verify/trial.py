@@ -45,13 +45,7 @@ from ringside_core.specs import RecordInProgress
 from ringside_core.users_errors import of_users
 from ringside_core.workloads.registry import fit_number
 from ringside_core.workloads.script import ScriptIsOver
-from trainers.fit import (
-    executions_of,
-    make_variables,
-    set_executions,
-    train_call,
-    why_drawn_again,
-)
+from trainers.fit import executions_of, make_variables, set_executions, train_call, why_drawn_again
 from trainers.fit_call import FitCall
 from trainers.reading import rows_of_arrays
 from trainers.row_ledger import RowLedger

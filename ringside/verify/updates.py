@@ -192,7 +192,7 @@ def _updates(
         values = {name: off[name] / np.where(allowed[name] > 0, allowed[name], 1.0) for name in off}
         for step in range(reference.steps if rows else 0):
             found = [(float(of_steps[step]), name) for name, of_steps in values.items()]
-            value, name = max(found, key=_badness)
+            value, name = max(found, key=lambda one: one[0] if np.isfinite(one[0]) else np.inf)
             known = value if np.isfinite(value) else None
             yield Deviation(value=known, kind=kind, name=name, step=step + 1, task=task)
         for name in mine.keys() - rows.keys():
@@ -304,8 +304,3 @@ def _group(kind: Kind, name: str, reference: Trace) -> str:
 
 def _wide(rows: NDArray[Any]) -> NDArray[Any]:
     return rows.astype(np.float64)
-
-
-def _badness(found: tuple[float, str]) -> float:
-    value, _ = found
-    return value if np.isfinite(value) else np.inf

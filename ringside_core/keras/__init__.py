@@ -14,24 +14,9 @@ from typing import Any
 import numpy as np
 
 from ringside_core.keras.protocol import Keras
-from ringside_core.keras.tensorflow import VERSION, tf
+from ringside_core.keras.tensorflow import VERSION as VERSION
+from ringside_core.keras.tensorflow import tf as tf
 from ringside_core.specs import RefusalError
-
-__all__ = [
-    "KERAS",
-    "VERSION",
-    "get_weights",
-    "has_own_step",
-    "is_of_keras",
-    "legacy_named_keras",
-    "lowest_bits",
-    "optimizer_variables",
-    "optimizers_of",
-    "python_of",
-    "set_weights",
-    "slots_of",
-    "tf",
-]
 
 
 def _keras() -> Keras:

@@ -46,15 +46,12 @@ class Keras3(Keras):
         return variable._value if isinstance(variable, Variable) else variable
 
     def weights_of(self, model: Any) -> list[Any]:
-        """See `protocol.Keras`."""
         return _owned(model.weights)
 
     def trainable_of(self, model: Any) -> list[Any]:
-        """See `protocol.Keras`."""
         return _owned(model.trainable_variables)
 
     def variables_of(self, optimizer: Any) -> list[Any]:
-        """See `protocol.Keras`."""
         return [self.raw(variable) for variable in optimizer.variables]
 
     def variable_names(self, optimizer: Any) -> list[str]:
@@ -62,7 +59,6 @@ class Keras3(Keras):
         return [v.path.partition("/")[2] or v.path for v in optimizer.variables]
 
     def slot_names(self, optimizer: Any) -> list[str]:
-        """See `protocol.Keras`."""
         inner = getattr(optimizer, "inner_optimizer", optimizer)  # a loss scale is a wrapper
         trained = [v.path.replace("/", "_") for v in getattr(inner, "_trainable_variables", ())]
         found = []
@@ -72,12 +68,10 @@ class Keras3(Keras):
         return found
 
     def build_optimizer(self, optimizer: Any, variables: Sequence[Any]) -> None:
-        """See `protocol.Keras`."""
         if not optimizer.built:
             optimizer.build([getattr(variable, _OWNER, variable) for variable in variables])
 
     def on_apply(self, optimizer: Any, instead: Callable[..., Any]) -> None:
-        """See `protocol.Keras`."""
         upstream = optimizer.apply
 
         def applied(grads: Any, trainable_variables: Any = None) -> Any:
@@ -89,7 +83,6 @@ class Keras3(Keras):
         vars(optimizer)["apply"] = applied
 
     def set_schedule(self, optimizer: Any, schedule: Any) -> None:
-        """See `protocol.Keras`."""
         optimizer.learning_rate = schedule
 
     def seed_weights(self, seed: int) -> None:
@@ -104,11 +97,9 @@ class Keras3(Keras):
         return [self.raw(seed.state) for seed in seeds.values()]
 
     def draws(self, layer: Any) -> bool:
-        """See `protocol.Keras`."""
         return bool(_seeds_of(layer))
 
     def looks_at_steps(self, callback: Any) -> bool:
-        """See `protocol.Keras`."""
         base = keras.callbacks.Callback
         names = ("on_batch_begin", "on_batch_end", "on_train_batch_begin", "on_train_batch_end")
         methods = {name: getattr(callback, name) for name in names}  # LambdaCallback sets its own
@@ -124,7 +115,6 @@ class Keras3(Keras):
             keras.config.set_dtype_policy(policy)
 
     def begin_names(self) -> None:
-        """See `protocol.Keras`."""
         set_global_attribute("object_name_uids", None)
 
     def as_in_this_thread(self, function: Callable[..., Any]) -> Callable[..., Any]:

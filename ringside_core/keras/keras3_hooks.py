@@ -34,6 +34,7 @@ from ringside_core.keras.part import (
     shared,
     update,
     update_sum,
+    wide_in_float64,
     within,
 )
 from ringside_core.keras.tensorflow import tf
@@ -69,16 +70,6 @@ def _apply(
         return upstream(optimizer, gradients, trainable_variables, **kwargs)
     finally:
         _thread.applying = False
-
-
-def _wide_in_float64(make: Any) -> Any:
-    @functools.wraps(make)
-    def made(self: Any, name: Any = None, *args: Any, **kwargs: Any) -> None:
-        lower = ("float32", "float16", "bfloat16", "mixed_float16", "mixed_bfloat16")
-        wide = keras.backend.floatx() == "float64" and name in lower
-        make(self, "float64" if wide else name, *args, **kwargs)
-
-    return made
 
 
 def _at_once(change: str, upstream: Any) -> Any:
@@ -143,7 +134,7 @@ def _synchronized(upstream: Any) -> Any:
 
 def _change_variables() -> None:
     policy, seeds = keras.DTypePolicy, keras.random.SeedGenerator
-    policy.__init__ = _wide_in_float64(policy.__init__)
+    policy.__init__ = wide_in_float64(policy.__init__)
     for change in ("assign_add", "assign_sub"):
         setattr(Variable, change, _at_once(change, getattr(Variable, change)))
     keras.Layer.add_weight = _of_each_replica(keras.Layer.add_weight)

@@ -31,7 +31,6 @@ class Legacy(Keras):
         return [v for v in model.weights if id(v) not in states and hasattr(v, "shape")]
 
     def trainable_of(self, model: Any) -> list[Any]:
-        """See `protocol.Keras`."""
         return list(model.trainable_variables)
 
     def variables_of(self, optimizer: Any) -> list[Any]:
@@ -54,7 +53,6 @@ class Legacy(Keras):
         make(variables)
 
     def on_apply(self, optimizer: Any, instead: Callable[..., Any]) -> None:
-        """See `protocol.Keras`."""
         upstream = optimizer.apply_gradients
 
         def applied(grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
@@ -88,21 +86,17 @@ class Legacy(Keras):
         return []
 
     def draws(self, layer: Any) -> bool:
-        """See `protocol.Keras`."""
         return getattr(layer, "_random_generator", None) is not None
 
     def looks_at_steps(self, callback: Any) -> bool:
-        """See `protocol.Keras`."""
         return bool(callback._implements_train_batch_hooks())
 
     def set_floatx(self, precision: str, policy: str | None) -> None:
-        """See `protocol.Keras`."""
         tf.keras.backend.set_floatx(precision)
         if policy is not None:
             tf.keras.mixed_precision.set_global_policy(policy)
 
     def begin_names(self) -> None:
-        """See `protocol.Keras`."""
         tf.keras.backend.reset_uids()
 
     def as_in_this_thread(self, function: Callable[..., Any]) -> Callable[..., Any]:

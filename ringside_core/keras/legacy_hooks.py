@@ -33,6 +33,7 @@ from ringside_core.keras.part import (
     shared,
     update,
     update_sum,
+    wide_in_float64,
     within,
 )
 from ringside_core.keras.tensorflow import tf
@@ -74,16 +75,6 @@ def _reduction(loss: Any) -> Any:
     return _MEAN if loss.reduction == tf.keras.losses.Reduction.AUTO else loss.reduction
 
 
-def _wide_in_float64(make: Any) -> Any:
-    @functools.wraps(make)
-    def made(self: Any, name: Any, *args: Any, **kwargs: Any) -> None:
-        lower = ("float32", "float16", "bfloat16", "mixed_float16", "mixed_bfloat16")
-        wide = tf.keras.backend.floatx() == "float64" and name in lower
-        make(self, "float64" if wide else name, *args, **kwargs)
-
-    return made
-
-
 def _with_rate_of_one_replica(upstream: Any) -> Any:
     @functools.wraps(upstream)
     def built(optimizer: Any, learning_rate: Any) -> Any:
@@ -104,7 +95,7 @@ def _with_rate_of_one_replica(upstream: Any) -> Any:
 
 def _change_keras() -> None:
     policy, optimizer = tf.keras.mixed_precision.Policy, tf.keras.optimizers.Optimizer
-    policy.__init__ = _wide_in_float64(policy.__init__)
+    policy.__init__ = wide_in_float64(policy.__init__)
     optimizer._build_learning_rate = _with_rate_of_one_replica(optimizer._build_learning_rate)
     TrackableWeightHandler._distribute_strategy = property(
         lambda self: tf.distribute.get_strategy(), lambda self, strategy: None

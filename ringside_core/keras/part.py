@@ -324,6 +324,18 @@ def mean_over_own_rows(
     return tf.math.divide_no_nan(value, tf.cast(part.portion, value.dtype))
 
 
+def wide_in_float64(make: Any) -> Any:
+    """The __init__ of a dtype policy by which in float64 every layer computes so."""
+
+    @functools.wraps(make)
+    def made(self: Any, name: Any = None, *args: Any, **kwargs: Any) -> None:
+        lower = ("float32", "float16", "bfloat16", "mixed_float16", "mixed_bfloat16")
+        wide = tf.keras.backend.floatx() == "float64" and name in lower
+        make(self, "float64" if wide else name, *args, **kwargs)
+
+    return made
+
+
 def _is_variable(source: Any) -> bool:
     return isinstance(source, tf.Variable) or isinstance(
         getattr(source, "value", None), tf.Variable

@@ -70,10 +70,7 @@ class Arm(Noun):
         """Whether it runs only for the breakdown of other arms: neither certified nor ranked."""
         return self.ablation != "none" or self.global_batch is not None
 
-    @model_validator(mode="before")
-    @classmethod
-    def _type_the_options(cls, data: Any) -> Any:
-        return with_typed_options(data)
+    _type_the_options = model_validator(mode="before")(with_typed_options)
 
     @model_validator(mode="after")
     def _is_no_twin_of_itself(self) -> Self:

@@ -157,40 +157,12 @@ class Certificate(Document):
     @property
     def coverage(self) -> str:
         """What it covers and what it does not, in one line; empty if it did not pass."""
-        if not self.passed:
-            return ""
-        return coverage(
-            [check.name for check in self.checks if check.covered],
-            {c.name: c.finding.partition("not covered: ")[2] for c in self.checks if not c.covered},
-            exact=self.kind == "exact",
-            steps=self.steps,
-            single=max((one.step for one in self._single_updates), default=0),
-            narrow=self._narrow,
-            hidden=max((check.hidden or 0.0 for check in self.checks), default=0.0),
-            every=self.every,
-            drawing=sorted({x.layer for x in self.by_design if not x.split}),
-            splitting=self.splitting,
-            hosts=len(self.hosts),
-            not_in_float64=self.not_in_float64,
-            on_gpus=self.on_gpus and self.spec.precision == "float32",
-            amplifies=self.amplifies,
-        )
+        return coverage(self) if self.passed else ""
 
     @property
     def splitting(self) -> tuple[str, ...]:
         """What gives something else when a batch is split, and was allowed for."""
         return tuple(sorted({one.layer for one in self.by_design if one.split}))
-
-    @property
-    def _narrow(self) -> str:
-        """In what single updates were compared; a model may compute in fewer bits than 32."""
-        bits = next((check.bits for check in self.checks if check.bits), None)
-        return f"{bits} bits" if bits else "float32"
-
-    @property
-    def _single_updates(self) -> tuple[Deviation, ...]:
-        checks = [check for check in self.checks if check.name.endswith("single updates")]
-        return tuple(one for check in checks for one in check.by_step)
 
     @property
     def spec_hash(self) -> str:

@@ -75,11 +75,6 @@ class Cluster(Noun):
         return "parameter_server" if self.ps else "multi_worker_mirrored"
 
     @property
-    def num_tasks(self) -> int:
-        """Number of all tasks."""
-        return len(self.chief) + len(self.worker) + len(self.ps)
-
-    @property
     def num_training_tasks(self) -> int:
         """Number of tasks that hold a replica."""
         return len(self.worker) + (0 if self.ps else len(self.chief))
@@ -97,14 +92,9 @@ class Cluster(Noun):
 
     def tasks(self) -> list["ClusterTask"]:
         """All tasks: chief, workers, servers."""
-        by_type: list[tuple[TaskType, tuple[str, ...]]] = [
-            ("chief", self.chief),
-            ("worker", self.worker),
-            ("ps", self.ps),
-        ]
         return [
             ClusterTask(cluster=self, type=kind, index=index)
-            for kind, addresses in by_type
+            for kind, addresses in self
             for index in range(len(addresses))
         ]
 
@@ -147,15 +137,7 @@ class ClusterTask(Noun):
 
     def to_tf_config(self) -> str:
         """The value of TF_CONFIG for this task."""
-        cluster = {
-            kind: list(addresses)
-            for kind, addresses in (
-                ("chief", self.cluster.chief),
-                ("worker", self.cluster.worker),
-                ("ps", self.cluster.ps),
-            )
-            if addresses
-        }
+        cluster = {kind: list(addresses) for kind, addresses in self.cluster if addresses}
         return json.dumps({"cluster": cluster, "task": {"type": self.type, "index": self.index}})
 
 
@@ -164,7 +146,7 @@ def refuse_too_long(text: str, cluster: Cluster) -> None:
     if len(text) > LONGEST_TF_CONFIG:
         raise RefusalError(
             f"TF_CONFIG must fit into {LONGEST_TF_CONFIG:,} characters.",
-            received=f"{len(text):,} for {cluster.num_tasks:,} tasks",
+            received=f"{len(text):,} for {sum(len(each) for _, each in cluster):,} tasks",
             advice="Use fewer replicas or servers, or shorter names.",
         )
 

@@ -1,7 +1,9 @@
 """What a certificate covers and what it does not, in one line of plain words."""
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from ringside_core.specs.certificate import Certificate
 
 MOST_HIDDEN = 0.1  # of the largest update; more hides a mistake
 
@@ -41,44 +43,23 @@ _IN_TURN = (
 )
 
 
-def coverage(
-    checks: Sequence[str],
-    obstacles: Mapping[str, str],
-    *,
-    exact: bool,
-    steps: int,
-    single: int,
-    narrow: str,
-    hidden: float = 0.0,
-    every: int,
-    drawing: Sequence[str],
-    splitting: Sequence[str],
-    hosts: int,
-    not_in_float64: str = "",
-    on_gpus: bool = False,
-    amplifies: bool = False,
-) -> str:
-    """One line: what is covered, and what is not.
-
-    Args:
-        checks: names of the checks that passed.
-        obstacles: why other checks cover nothing, by name.
-        exact: whether the updates have one right result.
-        steps: updates that were compared.
-        single: updates that were compared by themselves; of large models fewer.
-        narrow: the precision in which they were.
-        hidden: how much of the largest update of weights rounding hides in them.
-        every: which elements of large models were compared after each update; 1: all.
-        drawing: layers that draw random numbers.
-        splitting: layers and steps that give something else when a batch is split.
-        hosts: that were certified; 0: one machine.
-        not_in_float64: why everything was compared in float32; empty: it was not.
-        on_gpus: whether GPUs computed in float32; it was compared without TensorFloat-32.
-        amplifies: whether the program amplifies rounding in float64, which was allowed for.
-    """
+def coverage(of: "Certificate") -> str:
+    """One line: what a certificate that passed covers, and what it does not."""
+    checks = [check.name for check in of.checks if check.covered]
+    obstacles = {
+        c.name: c.finding.partition("not covered: ")[2] for c in of.checks if not c.covered
+    }
+    singles = [check for check in of.checks if check.name.endswith("single updates")]
+    single = max((one.step for check in singles for one in check.by_step), default=0)
+    bits = next((check.bits for check in of.checks if check.bits), None)
+    narrow = f"{bits} bits" if bits else "float32"  # in what single updates were compared
+    hidden = max((check.hidden or 0.0 for check in of.checks), default=0.0)
+    drawing = sorted({one.layer for one in of.by_design if not one.split})
+    exact, steps = of.kind == "exact", of.steps
+    not_in_float64, splitting = of.not_in_float64, of.splitting
     covered, missing = [], []
     wide = "float32" if not_in_float64 else "float64"
-    rounding = " to what rounding does" if not_in_float64 or amplifies else ""
+    rounding = " to what rounding does" if not_in_float64 or of.amplifies else ""
     alone = "each one" if single == steps else f"the first {single} each"
     said = {"steps": steps, "single": alone, "narrow": narrow, "wide": wide}
     but = ", but for weights" if hidden > MOST_HIDDEN else ""
@@ -93,14 +74,14 @@ def coverage(
         missing.append(f"weights after {alone} by itself in {narrow}, where {where}")
     if not_in_float64:
         missing.append(f"float64, because {not_in_float64}")
-    if "bits" in narrow:
+    if bits:
         missing.append("how a loss scale changes, if there is one")
-    if on_gpus:
+    if of.on_gpus and of.spec.precision == "float32":
         missing.append("TensorFloat-32, in which a GPU multiplies float32 when a run is timed")
     if drawing:
         missing.append(f"which random numbers {', '.join(drawing)} draws")
-    if every > 1:
-        missing.append(f"other elements than 1 in {every} before the last update")
+    if of.every > 1:
+        missing.append(f"other elements than 1 in {of.every} before the last update")
     if drawing and exact:
         missing.append(f"updates after the first {steps}; random numbers after a restart")
     elif exact:
@@ -108,7 +89,7 @@ def coverage(
         missing.append(f"updates after the first {steps}, {in_comparison}")
     else:
         missing.append("updates that do not wait for each other, which have no one right result")
-    missing += [*([] if hosts > 1 else ["networks between hosts"]), "speed"]
+    missing += [*([] if len(of.hosts) > 1 else ["networks between hosts"]), "speed"]
     defined = ""
     if splitting:
         defined = (

@@ -9,9 +9,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-HALF = (
-    ".half"  # how the names of files end that are being written; launch/remote/sweep.py has it too
-)
+# How the names of files end that are being written; launch/remote/sweep.py has it too.
+HALF = ".half"
 
 
 def is_full(error: OSError) -> bool:
@@ -32,9 +31,8 @@ def write_all_whole(writers: Mapping[Path, Callable[[BinaryIO], object]]) -> Non
     (its folder became read-only), the files before it are new and the others unchanged.
     """
     with ExitStack() as files:
-        for path, write in reversed(
-            list(writers.items())
-        ):  # so that they get their names in the order given
+        # In reverse, so that they get their names in the order given.
+        for path, write in reversed(list(writers.items())):
             stream = files.enter_context(whole_file(path))
             write(stream)
             stream.flush()  # a full disk is noticed here, before any file has its name

@@ -2,7 +2,7 @@
 
 import math
 import re
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, NonNegativeInt, PositiveInt, SerializeAsAny, model_validator
 
@@ -175,10 +175,7 @@ class RunSpec(TrainingSpec, Document):
     ] = None
     ablation: Ablation = "none"
 
-    @model_validator(mode="before")
-    @classmethod
-    def _type_the_options(cls, data: Any) -> Any:
-        return with_typed_options(data)
+    _type_the_options = model_validator(mode="before")(with_typed_options)
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

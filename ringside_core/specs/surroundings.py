@@ -154,13 +154,14 @@ def read_surroundings(
             advice="Unset TF_CONFIG for Horovod, or leave the launcher away.",
         )
     task = parse_tf_config(tf_config)
+    near = _neighbours(task)
     return Surroundings(
         kind="tf_config",
         rank=task.training_rank,
         size=task.cluster.num_training_tasks,
         task=task,
-        local_rank=_local_rank(task),
-        local_size=max(1, len(_neighbours(task))),
+        local_rank=near.index(task.address) if task.address in near else 0,
+        local_size=max(1, len(near)),
     )
 
 
@@ -207,8 +208,3 @@ def _neighbours(task: ClusterTask) -> list[str]:
     training = [*(() if cluster.ps else cluster.chief), *cluster.worker]
     host = task.address.rpartition(":")[0]
     return [address for address in training if address.rpartition(":")[0] == host]
-
-
-def _local_rank(task: ClusterTask) -> int:
-    neighbours = _neighbours(task)
-    return neighbours.index(task.address) if task.address in neighbours else 0

@@ -1,6 +1,6 @@
 """Time to accuracy, and its two factors: speed of training and number of epochs."""
 
-from ringside.report.blocks import Block, Cell, Column, Picture, Section, Table, Text
+from ringside.report.blocks import Block, Cell, Column, Picture, Section, Table, Text, heads
 from ringside.report.ranking import counted_runs
 from ringside.report.words import NOTHING
 from ringside.stats.accuracy import ArmAccuracy, accuracy_of
@@ -52,14 +52,11 @@ def _answer(summary: Summary, rows: list[ArmAccuracy]) -> str:
 
 
 def _table(summary: Summary, rows: list[ArmAccuracy]) -> Table:
+    target = f"{summary.quality_metric} ≥ {summary.quality_target:g}"
     columns = (
-        Column("Arm", numeric=False),
-        Column("Reached", "of runs"),
-        Column("Seeds"),
-        Column("Time to accuracy", "MLPerf's mean, s"),
-        Column("Epochs to target", f"{summary.quality_metric} ≥ {summary.quality_target:g}"),
-        Column("An epoch", "s"),
-        Column("Paid once", "start-up and tracing, s"),
+        *heads("<Arm | Reached (of runs) | Seeds | Time to accuracy (MLPerf's mean, s)"),
+        Column("Epochs to target", target),
+        *heads("An epoch (s) | Paid once (start-up and tracing, s)"),
     )
     body = tuple(
         (

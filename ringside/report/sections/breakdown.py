@@ -13,6 +13,7 @@ from ringside.report.blocks import (
     Table,
     Terms,
     Text,
+    heads,
 )
 from ringside.report.ranking import ranked, sizes_of
 from ringside.report.sections.headline import contenders
@@ -95,14 +96,8 @@ def breakdown_section(found: Breakdowns | None) -> Section:
     ]
     if unknown := tuple((one.arm, one.reason) for one in found.arms if one.reason):
         blocks += [Heading("Not known"), Terms(unknown, label="Parts that are not known")]
-    return Section(
-        "breakdown",
-        TITLE,
-        "Where time goes",
-        answer,
-        tuple(blocks),
-        sure=found.difference is None or found.difference.adds_up,
-    )
+    sure = difference is None or difference.adds_up
+    return Section("breakdown", TITLE, "Where time goes", answer, tuple(blocks), sure=sure)
 
 
 def _difference_line(between: Breakdown) -> str:
@@ -147,8 +142,7 @@ def _largest(parts: tuple[Part, ...], whole: float = 1.0) -> str:
 
 def _arms_table(found: Breakdowns, names: list[str]) -> Table:
     columns = (
-        Column("Arm", numeric=False),
-        Column("Whole", "ms per global batch"),
+        *heads("<Arm | Whole (ms per global batch)"),
         *(Column(name[:1].upper() + name[1:], "ms") for name in names),
         Column("Remainder", "ms"),
     )
@@ -174,11 +168,9 @@ def _remainder(remainder: Figure) -> Cell:
 
 
 def _difference_table(difference: Breakdown) -> Table:
-    columns = (
-        Column("Part", numeric=False),
-        Column("Difference", f"ms, {difference.arm} less {difference.less}"),
-    )
+    less = Column("Difference", f"ms, {difference.arm} less {difference.less}")
     rows = [(Cell(part.name), Cell(*with_interval(part.ms))) for part in difference.parts]
     rows.append((Cell("remainder"), _remainder(difference.remainder)))
     rows.append((Cell("whole"), Cell(*with_interval(difference.whole))))
+    columns = (*heads("<Part"), less)
     return Table(columns, tuple(rows), label="Parts of the difference", kind="difference")

@@ -375,10 +375,5 @@ def caveats_section(careful: tuple[Caveat, ...]) -> Iterator[Section]:
         answer = f"{plural(len(careful), 'reason')} to be careful, each with what to do about it."
         items = tuple((one.what, one.advice) for one in careful)
         links = {one.advice: one.section for one in careful if one.section}
-        yield Section(
-            "caveats",
-            "Know before you decide",
-            "Caveats",
-            answer,
-            (Bullets(items, "caveats", links),),
-        )
+        blocks = (Bullets(items, "caveats", links),)
+        yield Section("caveats", "Know before you decide", "Caveats", answer, blocks)

@@ -1,6 +1,6 @@
 """The cost of communication: the all-reduces of each stack, then bytes and time of each arm."""
 
-from ringside.report.blocks import Block, Cell, Column, Folded, Heading, Section, Table, Text
+from ringside.report.blocks import Block, Cell, Folded, Heading, Section, Table, Text, heads
 from ringside.report.sections.breakdown import Breakdowns
 from ringside.report.sections.tables import arms_in_order, spread_cell
 from ringside.report.words import NOTHING, outcome_of, stack_name, why_no_interval, with_interval
@@ -19,20 +19,10 @@ from ringside_core.text import exact_byte_size, number, percent, plural
 
 TITLE = "What does communication cost?"
 NOT_MEASURED = "All-reduces were not measured here. Run `ringside allreduce`, then compare."
-COLUMNS = (
-    Column("Stack", numeric=False),
-    Column("Size"),
-    Column("Time", "ms"),
-    Column("Bus bandwidth", "GB/s"),
-    Column("Wrong", "elements"),
-    Column("Of the link"),
-)
-ARM_COLUMNS = (
-    Column("Arm", numeric=False),
-    Column("Gradients", "bytes"),
-    Column("Sent", "bytes a step, all interfaces"),
-    Column("All-reduce", "ms, in one piece"),
-    Column("Exposed", "ms per global batch"),
+COLUMNS = heads("<Stack | Size | Time (ms) | Bus bandwidth (GB/s) | Wrong (elements) | Of the link")
+ARM_COLUMNS = heads(
+    "<Arm | Gradients (bytes) | Sent (bytes a step, all interfaces) | "
+    "All-reduce (ms, in one piece) | Exposed (ms per global batch)"
 )
 
 

@@ -1,7 +1,6 @@
 """Runs that did not complete, with the last lines of their output."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
@@ -13,33 +12,6 @@ from ringside_core.text import plain, plural
 TAIL_LINES = 12
 TAIL_BYTES = 16_384
 MAX_LOGS = 8
-
-
-@dataclass(frozen=True)
-class Failure:
-    """One run that did not complete, with (process, its last lines) and a link to its output."""
-
-    arm: str
-    stage: str
-    outcome: str
-    lines: tuple[tuple[str, str], ...]
-    link: str
-
-
-def failures(comparison: Comparison, folder: Path | None) -> list[Failure]:
-    """All runs that did not complete, in the order in which they were started."""
-    runs = sorted(comparison.runs, key=lambda run: run.position)
-    return [
-        Failure(
-            arm=run.arm,
-            stage=run.stage,
-            outcome=outcome_of(run.outcome),
-            lines=tuple(_last_lines(run, folder)),
-            link=link_to(folder, run.log_dir),
-        )
-        for run in runs
-        if not run.outcome.completed
-    ]
 
 
 def link_to(folder: Path | None, relative: str) -> str:
@@ -86,14 +58,17 @@ def tail(text: str) -> str:
     return "\n".join(line.rstrip() for line in lines[-TAIL_LINES:])
 
 
-def failures_section(lost: Sequence[Failure]) -> Iterator[Section]:
-    """The runs that did not complete, with their last lines; no section if all completed."""
+def failures_section(comparison: Comparison, folder: Path | None) -> Iterator[Section]:
+    """Runs that did not complete, as they were started, with their last lines; if there are any."""
+    runs = sorted(comparison.runs, key=lambda run: run.position)
+    lost = [run for run in runs if not run.outcome.completed]
     if not lost:
         return
     blocks: list[Block] = []
-    for one in lost:
-        blocks += [Heading(f"{one.arm}, {one.stage}"), Text(one.outcome)]
-        if one.lines or one.link:
-            blocks.append(Output(one.lines, one.link))
+    for run in lost:
+        blocks += [Heading(f"{run.arm}, {run.stage}"), Text(outcome_of(run.outcome))]
+        lines, link = tuple(_last_lines(run, folder)), link_to(folder, run.log_dir)
+        if lines or link:
+            blocks.append(Output(lines, link))
     answer = f"{plural(len(lost), 'run')} did not complete."
     yield Section("failures", "What went wrong?", "Failures", answer, tuple(blocks), sure=False)

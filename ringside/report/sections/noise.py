@@ -17,15 +17,10 @@ def noise_section(comparison: Comparison, summary: Summary) -> Section:
     blocks: list[Block] = [Terms(tuple(_facts(comparison, summary)), label="Launches", facts=True)]
     if summary.launches.disturbed:
         blocks += [Heading("Disturbed launches"), _disturbed(summary)]
-    floor = summary.noise_floor
-    return Section(
-        "noise",
-        "How large are differences by chance?",
-        "Noise",
-        f"{noise_line(summary)} {launches_line(comparison, summary)}",
-        tuple(blocks),
-        sure=floor is not None and covers(floor.ratio, 1),
-    )
+    floor, title = summary.noise_floor, "How large are differences by chance?"
+    answer = f"{noise_line(summary)} {launches_line(comparison, summary)}"
+    sure = floor is not None and covers(floor.ratio, 1)
+    return Section("noise", title, "Noise", answer, tuple(blocks), sure=sure)
 
 
 def noise_line(summary: Summary) -> str:

@@ -218,14 +218,8 @@ def proof_section(comparison: Comparison, summary: Summary, proof: Proof) -> Sec
     blocks += [Heading("What the timed runs computed"), evidence_table(summary)]
     if proof.losses:
         blocks.append(Text(proof.losses))
-    return Section(
-        "same",
-        "Did they compute the same?",
-        "Proof",
-        proof.answer,
-        tuple(blocks),
-        sure=proof.certain,
-    )
+    told, sure = proof.answer, proof.certain
+    return Section("same", "Did they compute the same?", "Proof", told, tuple(blocks), sure=sure)
 
 
 def evidence_table(summary: Summary) -> Table:

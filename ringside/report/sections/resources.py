@@ -120,11 +120,6 @@ def resources_section(placed: Sequence[ArmResources]) -> Section:
         answer = f"Each replica was given the same, but {listed(sharing)} share cores."
     else:
         answer = "Yes: cores and threads of each replica are the same in all arms."
-    return Section(
-        "resources",
-        "Had all arms the same resources?",
-        "Resources",
-        answer,
-        (resources_table(placed),),
-        sure=len(shares) == 1 and not sharing,
-    )
+    title, table = "Had all arms the same resources?", resources_table(placed)
+    sure = len(shares) == 1 and not sharing
+    return Section("resources", title, "Resources", answer, (table,), sure=sure)

@@ -1,21 +1,12 @@
 """How fast the arms are: results, scaling, and the spread of step times."""
 
-from ringside.report.blocks import (
-    Block,
-    Cell,
-    Column,
-    Heading,
-    Picture,
-    Section,
-    Table,
-    Terms,
-    Text,
-)
+from ringside.report.blocks import Block, Cell, Heading, Picture, Section, Table, Terms, Text, heads
 from ringside.report.ranking import ranked, sizes_of, twins_aside
 from ringside.report.sections.proof import not_comparable
 from ringside.report.sections.tables import (
     NO_CEILING,
     NO_SERIAL,
+    RATES,
     efficiency_cell,
     results_table,
     steps_table,
@@ -81,32 +72,20 @@ def _scaling_answer(summary: Summary, rows: list[ArmRow]) -> str:
             default=None,
         )
         if best is not None:
+            ceiling = f" ({efficiency(best.of_ceiling)} of as many separate trainings)"
             told.append(
                 f"with {size} replicas {best.arm.label} reaches "
                 f"{efficiency(best.against_serial)} of {size} × {best.against_serial.base}"
-                + _and_of_ceiling(best)
+                f"{'' if best.of_ceiling.value is None else ceiling}"
             )
     if not told:
         return "No arm with one replica is comparable, so there is no base for scaling."
     return f"At best, {'; '.join(told)}."
 
 
-def _and_of_ceiling(row: ArmRow) -> str:
-    if row.of_ceiling.value is None:
-        return ""
-    return f" ({efficiency(row.of_ceiling)} of as many separate trainings)"
-
-
 def _efficiencies(rows: list[ArmRow]) -> Table:
     ceiling = any(row.of_ceiling.base for row in rows)
-    columns = (
-        Column("Arm", numeric=False),
-        Column("Replicas"),
-        Column("Examples/s", "mean [95 % interval] n"),
-        Column("Efficiency", "vs its own ×1"),
-        Column("Efficiency", "vs serial"),
-        *([Column("Of the ceiling", "N separate trainings")] if ceiling else []),
-    )
+    columns = (*RATES, *(heads("Of the ceiling (N separate trainings)") if ceiling else ()))
     body = tuple(
         (
             Cell(row.arm.label),
@@ -142,10 +121,5 @@ def steps_section(summary: Summary) -> Section:
             told.append(f"at {plural(size, 'replica')} {number(least)} ms, of {best.arm.label}")
     aside = twins_aside(summary)
     answer = f"Lowest p99{aside}: {'; '.join(told)}." if told else _no_p99(rows)
-    return Section(
-        "steps",
-        "How even are the steps?",
-        "Step times",
-        answer,
-        (Picture("steps"), steps_table(summary)),
-    )
+    blocks = (Picture("steps"), steps_table(summary))
+    return Section("steps", "How even are the steps?", "Step times", answer, blocks)

@@ -13,6 +13,10 @@ from ringside_core.text import decimals_for, number, plural
 
 NO_SERIAL = "no arm without distribution"
 NO_CEILING = "no independent replicas with its settings"
+RATES = heads(
+    "<Arm | Replicas | Examples/s (mean [95 % interval] n) | Efficiency (vs its own ×1) | "
+    "Efficiency (vs serial)"
+)
 
 
 def spread_cell(spread: Spread, *, scale: float = 1.0) -> Cell:
@@ -67,17 +71,11 @@ def results_table(summary: Summary) -> Table:
     metric = summary.quality_metric or "quality"
     target = "" if summary.quality_target is None else f"{metric} ≥ {summary.quality_target:g}, s"
     columns = (
-        Column("Arm", numeric=False),
-        Column("Replicas"),
-        Column("Examples/s", "mean [95 % interval] n"),
-        Column("Efficiency", "vs its own ×1"),
-        Column("Efficiency", "vs serial"),
+        *RATES,
         Column("Step", "ms"),
         Column("Time to target", target or "s"),
         Column(f"Final {metric}"),
-        Column("Peak memory", "PSS, GiB"),
-        Column("Start-up", "s"),
-        Column("Whole epochs", "examples/s"),
+        *heads("Peak memory (PSS, GiB) | Start-up (s) | Whole epochs (examples/s)"),
     )
     rows = tuple(_result(row) for row in arms_in_order(summary))
     apart = sum(not row.comparable for row in summary.arms)

@@ -28,13 +28,8 @@ def tuning_section(comparison: Comparison, summary: Summary) -> Section:
             blocks.append(Text(why_not))
     count = plural(len(comparison.trials), "trial")
     blocks.append(Folded(f"All {count}", (_trials(comparison.trials),)))
-    return Section(
-        "tuning",
-        "Would other settings help?",
-        "Tuning",
-        _answer(comparison, summary),
-        tuple(blocks),
-    )
+    answer = _answer(comparison, summary)
+    return Section("tuning", "Would other settings help?", "Tuning", answer, tuple(blocks))
 
 
 def settings_of(arm: Arm) -> str:

@@ -95,7 +95,7 @@ def test_launches_that_scatter_more_than_their_blocks_are_a_caveat() -> None:
 
 
 def test_the_division_of_the_time_is_printed() -> None:
-    """What each stage took, what the formula says, and how much of it was measured."""
+    """What each stage took, why so, and how much of it was measured."""
     division = Division(
         screening_s=60.0, launches=3, phase_s=40.0, start_s=15.0, pass_s=4.0, scatter=0.06
     )  # fmt: skip
@@ -108,7 +108,9 @@ def test_the_division_of_the_time_is_printed() -> None:
     assert shown["Stage 1"] == "Screening: 60 s, 24 % of 4.2 min."
     assert "3 launches of serial, mirrored ×1" in shown["Stage 2"]
     assert "each 40 s of 10 passes. A start takes about 15 s" in shown["Stage 2"]
-    assert "Passes scatter by 6.0 %: 17 a launch would be best" in shown["Stage 2"]
+    assert (
+        "Passes scatter by 6.0 %: so divided, the interval will be narrowest." in shown["Stage 2"]
+    )
     assert "a failed; b takes its place." in section.answer
 
 

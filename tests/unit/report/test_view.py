@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ringside.report.blocks import Caveat
-from ringside.report.sections.failures import failures
+from ringside.report.blocks import Caveat, Heading, Output
+from ringside.report.sections.failures import failures_section
 from ringside.report.sections.tables import results_table
 from ringside.report.view import view_of
 from ringside_core.specs import Comparison, Outcome, Run
@@ -226,11 +226,13 @@ def failing(log_dir: str = "runs/000", traceback: str = "") -> Comparison:
 
 def test_failure_shows_the_traceback_of_the_process_that_failed() -> None:
     """The failed rank's record says more than the run's outcome."""
-    (failure,) = failures(bout(), None)
+    (section,) = failures_section(bout(), None)
+    heading, _, output = section.blocks
 
-    assert (failure.arm, failure.stage) == ("horovod:controller=mpi ×2", "launch 2")
-    assert [task for task, _ in failure.lines] == ["rank-1"]
-    assert failure.lines[0][1].splitlines()[-1].startswith("horovod.common.exceptions")
+    assert heading == Heading("horovod:controller=mpi ×2, launch 2")
+    assert isinstance(output, Output)
+    assert [task for task, _ in output.lines] == ["rank-1"]
+    assert output.lines[0][1].splitlines()[-1].startswith("horovod.common.exceptions")
 
 
 def test_failure_without_a_record_shows_the_end_of_the_logs(tmp_path: Path) -> None:
@@ -240,10 +242,12 @@ def test_failure_without_a_record_shows_the_end_of_the_logs(tmp_path: Path) -> N
     (logs / "rank-0.log").write_bytes(b"".join(b"line %d\n" % n for n in range(50)) + b"\xff\x1b[m")
     (logs / "rank-1.log").write_text("")
 
-    (failure,) = failures(failing(), tmp_path)
+    (section,) = failures_section(failing(), tmp_path)
+    *_, output = section.blocks
 
-    assert failure.link == "runs/000"
-    ((task, lines),) = failure.lines
+    assert isinstance(output, Output)
+    assert output.link == "runs/000"
+    ((task, lines),) = output.lines
     assert task == "rank-0"
     assert lines.splitlines()[0] == "line 39"
     assert lines.splitlines()[-1] == "�"
@@ -256,7 +260,6 @@ def test_logs_outside_of_the_folder_are_not_read(tmp_path: Path, log_dir: str) -
     (tmp_path / "secret" / "x.log").write_text("secret")
     (tmp_path / "report").mkdir()
 
-    (failure,) = failures(failing(log_dir=log_dir), tmp_path / "report")
+    (section,) = failures_section(failing(log_dir=log_dir), tmp_path / "report")
 
-    assert failure.lines == ()
-    assert failure.link == ""
+    assert not any(isinstance(block, Output) for block in section.blocks)

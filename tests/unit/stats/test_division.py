@@ -1,16 +1,16 @@
-"""How the budget is divided: Kalibera and Jones' formula, and what is said of it."""
+"""How the budget is divided: where the interval is narrowest, and what is said of it."""
 
-import math
 from functools import partial
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from ringside.stats.division import (
     LAUNCH_SCATTER,
-    best_passes,
     divided,
     division_lines,
+    half_width,
     least_budget_s,
     measured_share,
 )
@@ -18,39 +18,42 @@ from ringside_core.specs import Asked
 from tests.unit.stats.factory import arm_of, comparison_of, live_run
 
 
-def test_the_formula_is_where_the_variance_is_least() -> None:
-    """Of all numbers of passes, for a given time; by trying them."""
-    start_s, pass_s, scatter = 15.0, 3.0, 0.08
-    passes = np.arange(1, 200)
+def test_the_half_width_is_that_of_simulated_launches() -> None:
+    """Of two arms: the paired t interval of launches drawn by NumPy, in the mean square."""
+    launches, passes, scatter = 4, 9, 0.05
+    random = np.random.default_rng(1)
+    new = random.normal(0, LAUNCH_SCATTER, (20_000, launches))
+    seen = new + random.normal(0, scatter, (20_000, launches, passes)).mean(-1)
+    halves = 3.182446 * seen.std(-1, ddof=1) / np.sqrt(launches)  # t of 3 degrees of freedom
 
-    time_s = start_s + passes * pass_s
-    variance = (LAUNCH_SCATTER**2 + scatter**2 / passes) * time_s
+    found = half_width(launches, passes, scatter, arms=2)
 
-    assert best_passes(start_s, pass_s, scatter) == pytest.approx(
-        passes[variance.argmin()], abs=0.5
-    )
-    assert best_passes(1.0, 100.0, 0.001) == 1.0
+    assert found == pytest.approx(np.sqrt((halves**2).mean()), rel=0.02)
 
 
 @pytest.mark.parametrize(
-    ("left_s", "launches", "phase_s"),
-    [(150.0, 3, 35.0), (30.0, 3, 0.0), (3600.0, 39, 3600 / 39 - 15)],
+    ("left_s", "launches"), [(30.0, 3), (80.0, 3), (150.0, 5), (212.0, 6), (3600.0, 87)]
 )
-def test_the_time_is_divided(left_s: float, launches: int, phase_s: float) -> None:
-    """At least three launches, all of the time; more of it makes more launches, not longer ones."""
+def test_the_time_is_divided_where_the_interval_is_narrowest(left_s: float, launches: int) -> None:
+    """Of all numbers whose launches have eight passes, by trying them; at least three."""
+    start_s, pass_s, scatter = 15.0, 1.5, 0.04
+    numbers = np.array([r for r in range(3, 300) if left_s / r - start_s >= 8 * pass_s] or [3])
+    passes = np.maximum(1, (left_s / numbers - start_s) / pass_s)
+    variance = (LAUNCH_SCATTER**2 + scatter**2 / passes) / numbers
+    halves = stats.t.ppf(0.975, 2 * (numbers - 1)) * np.sqrt(variance)
+
     found = divided(
-        Asked(), screening_s=60.0, left_s=left_s, start_s=15.0, pass_s=3.0, scatter=0.08
+        Asked(), screening_s=60.0, left_s=left_s, start_s=start_s, pass_s=pass_s, scatter=scatter,
+        arms=3,
     )  # fmt: skip
 
-    assert found.launches == launches
-    assert found.phase_s == pytest.approx(phase_s)
-    each_s = 15.0 + 3.0 * math.sqrt(15 / 3) * 0.08 / LAUNCH_SCATTER
-    assert launches == max(3, int(left_s / each_s))
+    assert found.launches == launches == numbers[halves.argmin()]
+    assert found.phase_s == pytest.approx(max(0.0, left_s / launches - start_s))
 
 
 def test_launches_can_be_given_and_added() -> None:
     """Those that are there already stay; runs that are alone have no phase."""
-    known = partial(divided, screening_s=60.0, start_s=15.0, pass_s=3.0, scatter=0.08)
+    known = partial(divided, screening_s=60.0, start_s=15.0, pass_s=3.0, scatter=0.08, arms=3)
 
     assert known(Asked(launches=7), left_s=210.0).launches == 7
     assert known(Asked(launches=7), left_s=210.0).phase_s == pytest.approx(15.0)
@@ -68,7 +71,8 @@ def test_what_is_said_of_the_division() -> None:
     """Nothing before there is one; of runs that are alone no passes."""
     comparison = comparison_of([arm_of("serial")], [])
     alone = divided(
-        Asked(), screening_s=60.0, left_s=100.0, start_s=15.0, pass_s=0.0, scatter=0.05, live=False
+        Asked(), screening_s=60.0, left_s=100.0, start_s=15.0, pass_s=0.0, scatter=0.05, arms=1,
+        live=False,
     )  # fmt: skip
 
     assert division_lines(comparison) == ()
