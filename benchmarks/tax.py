@@ -91,7 +91,7 @@ class Blocks:
             last, which is before one.
     """
 
-    number: int = 8
+    number: int = 24
     timed: int = 2
 
     def until(self, block: int) -> int:

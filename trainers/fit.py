@@ -80,11 +80,11 @@ def train_call(
         executions = 1  # a coordinator dispatches one step, and learns when it has ended
     at_tape, shards = call.gradients == "tape", call.shards
     backend.prepare_model(model, at_tape=at_tape)
-    looks, learns, same_cores = _agreed(call, backend)
+    looks, learns, same_cores, least = _agreed(call, backend)
     x = call.arguments.get("x")
     drawn = timed and same_cores and backend.capabilities.synchronous and draws_in_parallel(x)
     hashed = 0 if drawn else _HASHED if timed else 1
-    steps.begin(model, at_tape=at_tape, each_step=looks, hashed=hashed, shards=shards)
+    steps.begin(model, at_tape=at_tape, each_step=looks, hashed=hashed, shards=shards, least=least)
     with backend.scope():
         make_variables(call)
     begins = Position(call.first_epoch)
@@ -376,17 +376,21 @@ def _check_workers(position: Position) -> None:
         )
 
 
-def _agreed(call: FitCall, backend: Backend) -> tuple[bool, bool, bool]:
-    """(Any callbacks that look at batches, any callbacks, as many processors in all processes)."""
+def _agreed(call: FitCall, backend: Backend) -> tuple[bool, bool, bool, int]:
+    """What holds in all processes.
+
+    (Any callbacks that look at batches, any callbacks, as many processors, least rows of a batch).
+    """
     # TensorFlow reads as many files at once as there are processors, where its author leaves it
     # that.
     looks = any(map(KERAS.looks_at_steps, call.callbacks))
     batches = -1 if call.steps_per_epoch is None else call.steps_per_epoch
-    same = [batches, len(os.sched_getaffinity(0)), digest(call.arguments.get("x"))]
+    cores = len(os.sched_getaffinity(0))
+    same = [batches, cores, digest(call.arguments.get("x")), call.least_rows]
     own = np.array([looks, bool(call.callbacks), *same, *(-value for value in same)], np.float64)
     found = backend.all_reduce(own, "max")
-    (looks, learns), (most, cores, digested) = found[:2], found[2:5]
-    fewest, least_cores, other = -found[5:]
+    (looks, learns), (most, most_cores, digested, _) = found[:2], found[2:6]
+    fewest, least_cores, other, least = -found[6:]
     if digested != other:
         raise RefusalError(
             "Every process must give ringside.shard the same data.",
@@ -399,7 +403,7 @@ def _agreed(call: FitCall, backend: Backend) -> tuple[bool, bool, bool]:
             received=f"{int(fewest)} batches in an epoch of one process, {int(most)} of another",
             advice="Give each process all data: Ringside divides each batch among the replicas.",
         )
-    return bool(looks), bool(learns), bool(cores == least_cores)
+    return bool(looks), bool(learns), bool(most_cores == least_cores), int(least)
 
 
 def make_variables(call: FitCall) -> None:
