@@ -1,6 +1,5 @@
 """One training: timed, recorded, and followed by its listeners."""
 
-import copy
 import statistics
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -10,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from backends.base import Backend
-from ringside_core.keras import tf
 from ringside_core.specs import EpochRecord, RecordInProgress, RunSpec
 from trainers.checkpoint import weights_digest
 from trainers.clock import Clock
@@ -72,13 +70,11 @@ class Listener:
     Attributes:
         training, clock: set before `on_start`.
         tell_phase: likewise; it tells all listeners what is done now.
-        measured: whether it does the same little work in each step, which `Driver.measure` repeats.
     """
 
     training: Training
     clock: Clock
     tell_phase: Callable[[str], None]
-    measured = False
 
     def on_phase(self, name: str) -> None:
         """What is done now: compiling, training, evaluating or saving.
@@ -114,8 +110,6 @@ class Progress(Listener):
         on_phase: called with what is done now, see `Listener.on_phase`.
     """
 
-    measured = True
-
     def __init__(
         self,
         on_step: Callable[[int, int], None],
@@ -148,48 +142,6 @@ def step_teller(listeners: Iterable[Any]) -> Callable[[int], None]:
             tell(done)
 
     return step
-
-
-class _Steps(tf.keras.callbacks.Callback):
-    """Tells of a step as Keras does."""
-
-    def __init__(self, step: Callable[[int], None], done: int) -> None:
-        super().__init__()
-        # It reads no logs. Unsaid, Keras would copy them to the host after every step.
-        self._supports_tf_logs = True
-        self._step, self._done = step, done
-
-    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """`batch` is the number, in its epoch, of the last update made."""
-        self._step(self._done + batch + 1)
-
-
-def seconds_per_execution(listeners: Sequence[Any], *, done: int) -> float:
-    """What it takes to tell these listeners of a step: median of 20 means over 100 steps each.
-
-    Copies are told, whose lists are their own, so the listeners notice nothing. A launcher is told
-    the number of updates once more.
-
-    Args:
-        listeners: of a training that is over, the clock among them.
-        done: updates of the training.
-    """
-    copies = [copy.copy(one) for one in listeners]
-    for one in copies:
-        vars(one).update({k: list(v) for k, v in vars(one).items() if type(v) is list})
-    called = tf.keras.callbacks.CallbackList([_Steps(step_teller(copies), done)])
-
-    def tell() -> None:
-        called.on_train_batch_begin(-1)
-        called.on_train_batch_end(-1, {})
-
-    means = []
-    for _ in range(20):
-        began = time.perf_counter()
-        for _ in range(100):
-            tell()
-        means.append((time.perf_counter() - began) / 100)
-    return statistics.median(means)
 
 
 class Driver:
@@ -303,11 +255,14 @@ class Driver:
         # What the family and Keras pay from here on, such as resets, is the next epoch's.
         self.clock.begin_epoch()
 
-    def measure(self) -> None:
-        """Record what it costs to tell of a step; outside of the backend's scope."""
-        # Those that do the same little work in each step; saving is no cost of a step.
-        measured = [one for one in self.listeners if one.measured]
-        seconds = seconds_per_execution([self.clock, *measured], done=self.clock.done)
+    def measure(self, told_s: Sequence[float]) -> None:
+        """Record what it costs to tell of a step.
+
+        Args:
+            told_s: seconds that each execution took to tell. Their median is without the few in
+                which a listener saves, compares or waits.
+        """
+        seconds = statistics.median(told_s)
         self.record.clock_s_per_step = seconds / self.training.steps_per_execution
 
     def end(self) -> None:

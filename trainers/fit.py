@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -156,7 +157,7 @@ def train_call(
             steps.end()
     backend.average_statistics(model)
     if driver.clock.done:
-        driver.measure()
+        driver.measure(calls.told_s)
     driver.end()
     if proved:
         steps.check_replicas()
@@ -250,6 +251,7 @@ class _Calls(_Quiet):
         self._values: list[Any] = []
         self._before_epoch = 0  # updates of this run before the epoch's number 0
         self._begun_at = 0  # updates of this run when the epoch began
+        self.told_s: list[float] = []  # seconds that each execution took to tell
         resumed = position != Position(call.first_epoch)
         self.warnings: tuple[str, ...] = ()  # of what callbacks have not learned
         if resumed:
@@ -286,7 +288,7 @@ class _Calls(_Quiet):
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """`batch` is the number, in its epoch, of the last update made."""
-        driver = self.driver
+        began, driver = time.perf_counter(), self.driver
         training, end = driver.training, batch + 1
         workers = training.workers
         if training.steps_per_epoch is not None:  # Keras 3 counts a short last execution as whole
@@ -297,6 +299,7 @@ class _Calls(_Quiet):
         driver.step(done)
         if self._steps.each_step:  # only then does a callback look at batches
             self._agree_to_stop()
+        self.told_s.append(time.perf_counter() - began)
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """End it."""

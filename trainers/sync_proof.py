@@ -47,8 +47,6 @@ class NothingTrainedError(RefusalError):
 class SyncProof(Listener):
     """Compares the weights of all replicas after the first steps and at the end of training."""
 
-    measured = True
-
     def __init__(self, record: RecordInProgress, *, must_train: bool = True) -> None:
         """Write the final difference into this record.
 

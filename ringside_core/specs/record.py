@@ -161,8 +161,8 @@ class RunRecord(Document):
         startup_s: process start to the end of the first step (a coordinator: likewise).
         peak_memory_bytes: highest resident set size of this process.
         cpu_s: user and system time of this process; above 0 if it completed.
-        clock_s_per_step: cost of Ringside's clock and listeners for each step, measured in this
-            process after the training; None: not measured.
+        clock_s_per_step: what Ringside's clock and listeners take for each step, the median over
+            the executions of this process; None: not measured.
         gradient_bytes: of one gradient of all trainable weights; None: unknown.
         replica_deviation: largest difference between any replica's final trainable weights and
             those of the first replica; None where they were not compared.

@@ -86,7 +86,7 @@ rank skew: Milliseconds. For each step, the longest minus the shortest time over
 these the median.
 
 Ringside's clock: The time that Ringside's clock and its listeners (progress, proof) take for a
-step, measured in the same process after the training, ÷ the step time.
+step: their median over the steps ÷ the step time. Keras' calls of callbacks are not in it.
 
 parts of a step: Milliseconds for one global batch, from paired launches. Each part is the time of
 the arm minus its time with something left out; the list below the table says what is left out. The
