@@ -22,7 +22,7 @@ LIMITS = {
     "ringside": 228,
     "ringside_core": 37,
     "tests": 254,
-    "trainers": 30,
+    "trainers": 28,
 }
 
 

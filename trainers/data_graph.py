@@ -15,7 +15,6 @@ _KEEP_BATCHES = {
     *("Map", "ParallelMap", "Prefetch", "Options", "Take", "Skip", "Cache", "Repeat", "Shuffle"),
     *("Restructured", "AssertCardinality"),
 }
-_KEEP_ROWS = _KEEP_BATCHES - {"Map", "ParallelMap", "Restructured"}  # those of each batch
 _BATCHES = {"Batch", "ParallelBatch", "PaddedBatch"}
 # Parts whose elements, in number and order, do not depend on what the elements before them hold.
 _KEEP_ORDER = _KEEP_BATCHES | _BATCHES | {"Rebatch", "DenseToRagged", "Shard", "Zip", "Concatenate"}
@@ -151,20 +150,3 @@ def authors_batch_of(data: Any) -> int | None:
     while kind(data) in _KEEP_BATCHES:
         (data,) = data._inputs()
     return int(data._batch_size) if kind(data) in _BATCHES else None
-
-
-def least_rows_of(data: Any) -> int:
-    """How many rows each batch of a data set has at least; 0: it is not known.
-
-    Example:
-        >>> least_rows_of(tf.data.Dataset.range(10).batch(4))
-        2
-    """
-    while kind(data) in _KEEP_ROWS:
-        (data,) = data._inputs()
-    if kind(data) not in _BATCHES:
-        return 0
-    size, rows = int(data._batch_size), int(data._inputs()[0].cardinality())
-    if bool(data._drop_remainder) or rows == tf.data.INFINITE_CARDINALITY:
-        return size
-    return rows % size or size if rows > 0 else 0

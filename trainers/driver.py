@@ -255,14 +255,14 @@ class Driver:
         # What the family and Keras pay from here on, such as resets, is the next epoch's.
         self.clock.begin_epoch()
 
-    def measure(self, told_s: Sequence[float]) -> None:
+    def measure(self, listeners_s: Sequence[float]) -> None:
         """Record what it costs to tell of a step.
 
         Args:
-            told_s: seconds that each execution took to tell. Their median is without the few in
-                which a listener saves, compares or waits.
+            listeners_s: seconds of each execution. Their median is without the few in which a
+                listener saves, compares or waits.
         """
-        seconds = statistics.median(told_s)
+        seconds = statistics.median(listeners_s)
         self.record.clock_s_per_step = seconds / self.training.steps_per_execution
 
     def end(self) -> None:

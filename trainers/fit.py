@@ -81,11 +81,11 @@ def train_call(
         executions = 1  # a coordinator dispatches one step, and learns when it has ended
     at_tape, shards = call.gradients == "tape", call.shards
     backend.prepare_model(model, at_tape=at_tape)
-    looks, learns, same_cores, least = _agreed(call, backend)
+    looks, learns, same_cores = _agreed(call, backend)
     x = call.arguments.get("x")
     drawn = timed and same_cores and backend.capabilities.synchronous and draws_in_parallel(x)
     hashed = 0 if drawn else _HASHED if timed else 1
-    steps.begin(model, at_tape=at_tape, each_step=looks, hashed=hashed, shards=shards, least=least)
+    steps.begin(model, at_tape=at_tape, each_step=looks, hashed=hashed, shards=shards)
     with backend.scope():
         make_variables(call)
     begins = Position(call.first_epoch)
@@ -157,7 +157,7 @@ def train_call(
             steps.end()
     backend.average_statistics(model)
     if driver.clock.done:
-        driver.measure(calls.told_s)
+        driver.measure(calls.listeners_s)
     driver.end()
     if proved:
         steps.check_replicas()
@@ -251,7 +251,7 @@ class _Calls(_Quiet):
         self._values: list[Any] = []
         self._before_epoch = 0  # updates of this run before the epoch's number 0
         self._begun_at = 0  # updates of this run when the epoch began
-        self.told_s: list[float] = []  # seconds that each execution took to tell
+        self.listeners_s: list[float] = []  # of each execution
         resumed = position != Position(call.first_epoch)
         self.warnings: tuple[str, ...] = ()  # of what callbacks have not learned
         if resumed:
@@ -299,7 +299,7 @@ class _Calls(_Quiet):
         driver.step(done)
         if self._steps.each_step:  # only then does a callback look at batches
             self._agree_to_stop()
-        self.told_s.append(time.perf_counter() - began)
+        self.listeners_s.append(time.perf_counter() - began)
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """End it."""
@@ -379,21 +379,17 @@ def _check_workers(position: Position) -> None:
         )
 
 
-def _agreed(call: FitCall, backend: Backend) -> tuple[bool, bool, bool, int]:
-    """What holds in all processes.
-
-    (Any callbacks that look at batches, any callbacks, as many processors, least rows of a batch).
-    """
+def _agreed(call: FitCall, backend: Backend) -> tuple[bool, bool, bool]:
+    """(Any callbacks that look at batches, any callbacks, as many processors in all processes)."""
     # TensorFlow reads as many files at once as there are processors, where its author leaves it
     # that.
     looks = any(map(KERAS.looks_at_steps, call.callbacks))
     batches = -1 if call.steps_per_epoch is None else call.steps_per_epoch
-    cores = len(os.sched_getaffinity(0))
-    same = [batches, cores, digest(call.arguments.get("x")), call.least_rows]
+    same = [batches, len(os.sched_getaffinity(0)), digest(call.arguments.get("x"))]
     own = np.array([looks, bool(call.callbacks), *same, *(-value for value in same)], np.float64)
     found = backend.all_reduce(own, "max")
-    (looks, learns), (most, most_cores, digested, _) = found[:2], found[2:6]
-    fewest, least_cores, other, least = -found[6:]
+    (looks, learns), (most, cores, digested) = found[:2], found[2:5]
+    fewest, least_cores, other = -found[5:]
     if digested != other:
         raise RefusalError(
             "Every process must give ringside.shard the same data.",
@@ -406,7 +402,7 @@ def _agreed(call: FitCall, backend: Backend) -> tuple[bool, bool, bool, int]:
             received=f"{int(fewest)} batches in an epoch of one process, {int(most)} of another",
             advice="Give each process all data: Ringside divides each batch among the replicas.",
         )
-    return bool(looks), bool(learns), bool(most_cores == least_cores), int(least)
+    return bool(looks), bool(learns), bool(cores == least_cores)
 
 
 def make_variables(call: FitCall) -> None:

@@ -10,7 +10,7 @@ from ringside_core.keras import optimizers_of, tf
 from ringside_core.specs import RefusalError
 from ringside_core.workloads.step import Step
 from ringside_core.workloads.without_horovod import check_not_horovods
-from trainers.data_graph import authors_batch_of, least_rows_of
+from trainers.data_graph import authors_batch_of
 from trainers.reading import arrays_in, batch_of, batches_of, begins_again, rows_of_arrays
 from trainers.shard import check_divides, own_batches
 
@@ -69,14 +69,6 @@ class FitCall:
         """Rows of a global batch; None: not known before one is read."""
         rows = batch_of(self.arguments)
         return None if rows is None else rows * self.shards
-
-    @property
-    def least_rows(self) -> int:
-        """Rows that each global batch has at least; 0: it is not known."""
-        x, rows, batch = self.arguments.get("x"), rows_of_arrays(self.arguments), self.global_batch
-        if isinstance(x, tf.data.Dataset):
-            return least_rows_of(x) * self.shards
-        return rows % batch or batch if rows and batch else 0
 
     @property
     def steps_per_epoch(self) -> int | None:

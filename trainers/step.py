@@ -41,7 +41,6 @@ class Steps:
         ledger: of the rows that are trained.
         hashed: it hashes those of each so many-th batch; 0: of none, as processes read others.
         shards: in how many parts the processes read the training data; 1: each reads all of them.
-        least: rows that a global batch of the training data has at least; 0: it is not known.
         passes: in how many a replica runs its rows, one after the other, for one update.
         draws: of the random numbers: by row for certificates, counted where checkpoints hold the
             count; None: each replica draws its own as plain Keras does.
@@ -65,7 +64,7 @@ class Steps:
         read_the_same()
         self.backend, self.passes, self._reduces = backend, passes, reduces
         self.at_tape = self.each_step = self.tiled = False
-        self.hashed, self.shards, self.least = 1, 1, 0
+        self.hashed, self.shards = 1, 1
         self.ledger = RowLedger(backend)
         with backend.scope():
             counted = backend.spec.save == "all" and backend.capabilities.synchronous
@@ -80,20 +79,13 @@ class Steps:
         backend.strategy_here.experimental_distribute_dataset = as_it_is
 
     def begin(
-        self,
-        model: Any,
-        *,
-        at_tape: bool,
-        each_step: bool,
-        hashed: int = 1,
-        shards: int = 1,
-        least: int = 0,
+        self, model: Any, *, at_tape: bool, each_step: bool, hashed: int = 1, shards: int = 1
     ) -> None:
         """A training of a model begins; see the attributes."""
         self.take(model)
         self.at_tape, self.each_step = at_tape, each_step
-        self.hashed, self.shards, self.least = hashed, shards, least
-        traced_for = (model, at_tape, each_step, hashed, shards, least, self.tiled)
+        self.hashed, self.shards = hashed, shards
+        traced_for = (model, at_tape, each_step, hashed, shards, self.tiled)
         if model.train_function is None or traced_for != self._traced_for:
             self._traced_for = traced_for
             self.used.clear()
@@ -103,9 +95,9 @@ class Steps:
 
     def end(self) -> None:
         """A training is over: an author's own steps get batches that every process has read."""
-        if self.shards > 1 or self.hashed != 1 or self.least:
+        if self.shards > 1 or self.hashed != 1:
             self._traced_for[0].train_function, self._traced_for = None, ()
-        self.hashed, self.shards, self.least = 1, 1, 0
+        self.hashed, self.shards = 1, 1
 
     def on_rows(
         self,
@@ -169,7 +161,6 @@ class Steps:
                     own, rows, n = cut(batch, r % here + k * here, passes * here)
                     n *= shards
                 held = _rows_of_pass(n, k, size, passes) if passes > 1 else None
-                may_be_none = self._may_be_none(n, size * passes, training=training)
                 part = Part(
                     number,
                     size,
@@ -183,11 +174,11 @@ class Steps:
                     held=rows * size if tiled else held,
                     pending=pending,
                     last=k == passes - 1,
-                    may_be_none=may_be_none,
                 )
                 drawing_as = (number, size) if by_row is None else (place, ways)
                 # After its tape, each replica updates its own copies: in a `tf.cond` too.
                 part.alone = part.at_tape and backend.let_replicas_update_alone()
+                may_be_none = _may_be_none(n, size * passes)
                 before = [(v, tf.identity(v)) for v in kept()] if may_be_none else []
                 with part.running(), drawing(self.draws, *drawing_as, rows, n):
                     said.append(in_python(author)(own))
@@ -198,17 +189,6 @@ class Steps:
             return self._for_keras(parts, said)
 
         return step
-
-    def _may_be_none(self, n: Any, size: int, *, training: bool) -> bool:
-        """Whether a part may have no rows; asked of all, so that all make the same graph."""
-        if isinstance(n, int):
-            return n < size
-        if not training or self.least < size:
-            return True
-        tf.debugging.assert_greater_equal(
-            n, self.least, "A batch has fewer rows than the data say."
-        )
-        return False
 
     def _note_used(self) -> None:
         # Private, TensorFlow 2.21: what a graph reads is public only when it is finished.
@@ -435,7 +415,7 @@ class Steps:
             states = [KERAS.raw(v) for v in metric.variables]
             of_rows = any(map(_has_rows, (*args, *kwargs.values())))
             whole = by_author and of_rows
-            undone = (part.tiled and of_rows) or part.may_be_none
+            undone = (part.tiled and of_rows) or _may_be_none(part.n, part.size * self.passes)
             if not whole and not undone:
                 return upstream(*args, **kwargs)
             before = [tf.identity(v) for v in states]
@@ -509,6 +489,11 @@ def _rows_of_pass(n: Any, k: int, size: int, passes: int) -> Any:
     """How many of n rows all replicas have in pass k: runs of `size`, each `passes`-th one."""
     least, most = (min, max) if isinstance(n, int) else (tf.minimum, tf.maximum)
     return n // (size * passes) * size + least(most(n % (size * passes) - size * k, 0), size)
+
+
+def _may_be_none(n: Any, size: int) -> bool:
+    """Whether a replica may have no rows; asked of all, so that all make the same graph."""
+    return not isinstance(n, int) or n < size
 
 
 _TAKEN, _MERGED_AT_ONCE = "_ringside_taken", "_ringside_merged_at_once"

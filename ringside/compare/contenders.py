@@ -86,6 +86,7 @@ def with_more(comparison: Comparison) -> Comparison:
         arms=len(comparison.finalists),
         live=comparison.live,
         made=len(launches_of(comparison).final),
+        made_passes=max(1.0, division.phase_s / (division.pass_s or 1.0)),
     )
     return comparison.replace(division=more)
 

@@ -7,9 +7,11 @@ launches it is wide because Student's t is, and that is no matter of variance.
 
 import math
 
+import numpy as np
 from scipy import stats
 
 from ringside.stats.figure import CONFIDENCE, LEAST_LAUNCHES
+from ringside.stats.final import Array
 from ringside.stats.step_times import counted_blocks
 from ringside_core.specs import Asked, Comparison, Division
 from ringside_core.text import duration, listed, percent, plural
@@ -23,29 +25,31 @@ LEAST_FINAL_PASSES = 8  # of a launch, whatever the budget says; half may be war
 ROUND_S = 10.0  # to which the least budget is rounded up
 
 
-def half_width(launches: int, passes: float, scatter: float, arms: int) -> float:
+def half_width(launches: Array, passes: Array, scatter: float, arms: int) -> Array:
     """What the half-width of a pair's 95 % interval will be, about; of logarithms.
 
     t · √((scatter of launches² + scatter of passes² ÷ passes) ÷ launches), as in `final.fit`.
 
     Args:
-        launches: of the final, two at least.
-        passes: of each.
+        launches: of the final, two at least, any shape.
+        passes: of each launch, the same shape; of unequal launches the harmonic mean.
         scatter: of a pair's log ratio from pass to pass.
         arms: of the final; they share degrees of freedom.
 
     Example:
-        >>> round(half_width(3, passes=24, scatter=0.035, arms=3), 3)
-        0.016
+        >>> half_width(np.array([3.0]), np.array([24.0]), scatter=0.035, arms=3).round(3)
+        array([0.016])
     """
     variance = (LAUNCH_SCATTER**2 + scatter**2 / passes) / launches
-    quantile = stats.t.isf((1 - CONFIDENCE) / 2, (max(2, arms) - 1) * (launches - 1))
-    return float(quantile) * math.sqrt(variance)
+    freedom = (max(2, arms) - 1) * (launches - 1)
+    found: Array = stats.t.isf((1 - CONFIDENCE) / 2, freedom) * np.sqrt(variance)
+    return found
 
 
 def divided(
     asked: Asked, *, screening_s: float, left_s: float, start_s: float, pass_s: float,
-    scatter: float, arms: int, live: bool = True, made: int = 0, running: bool = False,
+    scatter: float, arms: int, live: bool = True, made: int = 0, made_passes: float = 1.0,
+    running: bool = False,
 ) -> Division:  # fmt: skip
     """How the time that is left is divided.
 
@@ -59,18 +63,19 @@ def divided(
         arms: see there.
         live: phases can be of any length; else a launch takes `start_s`.
         made: launches of the final that there are already; others are added to them.
+        made_passes: of each of those.
         running: the first launch has started: it goes on from the screening.
     """
     time_s = left_s + (start_s if running else 0.0)
     each_s = start_s + (LEAST_FINAL_PASSES * pass_s if live else 0.0)
     least = max(1, LEAST_LAUNCHES - made)
     most = max(least, int(time_s / max(each_s, 1e-3)))
-
-    def width(more: int) -> float:
-        passes = (time_s / more - start_s) / max(pass_s, 1e-3)
-        return half_width(made + more, max(1.0, passes), scatter, arms)
-
-    more = asked.launches or (min(range(least, most + 1), key=width) if live else most)
+    more = asked.launches or most
+    if live and asked.launches is None:
+        able = np.arange(least, most + 1 if pass_s else least + 1, dtype=float)
+        passes = np.maximum(1.0, (time_s / able - start_s) / max(pass_s, 1e-3))
+        mean = (made + able) / (made / made_passes + able / passes)
+        more = int(able[half_width(made + able, mean, scatter, arms).argmin()])
     phase_s = max(0.0, time_s / more - start_s) if live else 0.0
     return Division(
         screening_s=screening_s,
@@ -103,8 +108,8 @@ def division_lines(comparison: Comparison) -> tuple[str, ...]:
             f"{duration(division.start_s)}, and the first goes on from the screening. Passes "
             f"scatter by {percent(division.scatter)}"
         )
-        if comparison.asked.launches is None:
-            second += ": so divided, the interval will be narrowest"
+        if comparison.asked.launches is None and division.launches > LEAST_LAUNCHES:
+            second += ": so divided, the interval will be about narrowest"
     return first, f"{second}."
 
 

@@ -54,7 +54,6 @@ class Part:
         pending: gradients × shares of the passes before, by the key of the variable; None: the step
             is run in one pass.
         last: no pass follows, so an optimizer updates.
-        may_be_none: it may have no rows.
         results: of metrics that the step was told.
         whole: a metric is being given all replicas' rows.
     """
@@ -72,7 +71,6 @@ class Part:
     held: Any = None
     pending: dict[int, Any] | None = None
     last: bool = True
-    may_be_none: bool = True
     results: list[Any] = field(default_factory=list)
     updates: int = 0
     whole: bool = False

@@ -7,13 +7,7 @@ import numpy as np
 import pytest
 
 from ringside_core.keras import tf
-from trainers.data_graph import (
-    authors_batch_of,
-    drawn_again,
-    draws_in_parallel,
-    least_rows_of,
-    reads_the_same,
-)
+from trainers.data_graph import authors_batch_of, drawn_again, draws_in_parallel, reads_the_same
 
 IMAGES = tf.data.Dataset.from_tensor_slices(np.zeros((8, 4, 4, 3), np.float32))
 
@@ -134,29 +128,3 @@ def test_what_draws_again_at_a_restart_is_found() -> None:
 def test_the_size_of_an_authors_batches_is_found(data: Any, size: int | None) -> None:
     """Unless something behind it changes them."""
     assert authors_batch_of(data) == size
-
-
-@pytest.mark.parametrize(
-    ("change", "least"),
-    [
-        (lambda rows: rows.batch(4), 2),
-        (lambda rows: rows.batch(5), 5),
-        (lambda rows: rows.batch(20), 10),
-        (lambda rows: rows.batch(4, drop_remainder=True), 4),
-        (lambda rows: rows.repeat().batch(4), 4),
-        (lambda rows: rows.repeat(3).batch(4), 2),
-        (lambda rows: rows.batch(4).repeat().shuffle(3).cache().prefetch(1), 2),
-        (lambda rows: rows.filter(lambda k: k > 3).batch(4), 0),
-        (lambda rows: rows.batch(4).map(lambda k: k[:1]), 0),
-        (lambda rows: rows.batch(4).unbatch(), 0),
-        (lambda rows: rows.batch(4).rebatch(3), 0),
-        (lambda rows: rows, 0),
-    ],
-)
-def test_how_many_rows_each_batch_has_at_least(change: Any, least: int) -> None:
-    """Of ten rows; 0: it cannot be known without reading."""
-    data = change(tf.data.Dataset.range(10))
-
-    assert least_rows_of(data) == least
-    if least:
-        assert min(len(batch) for batch in data.take(9)) == least

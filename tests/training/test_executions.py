@@ -40,7 +40,7 @@ def test_updates_are_counted_not_calls(at_once: int, heard: list[int], tmp_path:
 def test_what_listeners_take_is_noted_at_each_step(
     tmp_path: Path, records: list[RecordInProgress]
 ) -> None:
-    """A step is told for 2 ms at least, and much longer once: the median is of all steps."""
+    """Each step takes a listener 2 ms, and one of them much longer: the median is of all steps."""
 
     class Slow(Listener):
         def on_step(self, done: int) -> None:

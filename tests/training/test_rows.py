@@ -11,7 +11,6 @@ from ringside_core.specs import RefusalError, Surroundings
 from tests.training.momentum import spec_of
 from trainers.row_ledger import RowLedger
 from trainers.rows import block, cut, row_hash
-from trainers.step import Steps
 
 RNG = np.random.default_rng(5)
 
@@ -173,20 +172,3 @@ def test_a_batch_whose_rows_are_unknown_is_refused() -> None:
     """Of static numbers the first part's must be that of most parts."""
     with pytest.raises(RefusalError, match="as many rows as its first part"):
         cut((tf.zeros([8, 6]), tf.zeros([5, 6]), tf.zeros([5])), 0, 2)
-
-
-def test_a_batch_with_fewer_rows_than_its_data_say_ends_the_training() -> None:
-    """A step that takes for granted that every replica has a row must not train another."""
-    steps = object.__new__(Steps)
-    steps.least = 4
-
-    @tf.function(input_signature=[tf.TensorSpec([None])])
-    def step(x: Any) -> Any:
-        assert not steps._may_be_none(tf.shape(x)[0], 2, training=True)
-        assert steps._may_be_none(tf.shape(x)[0], 2, training=False)
-        assert steps._may_be_none(tf.shape(x)[0], 5, training=True)
-        return tf.shape(x)[0]
-
-    assert int(step(tf.zeros([4]))) == 4
-    with pytest.raises(tf.errors.InvalidArgumentError, match="fewer rows than the data say"):
-        step(tf.zeros([3]))

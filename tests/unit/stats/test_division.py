@@ -26,7 +26,7 @@ def test_the_half_width_is_that_of_simulated_launches() -> None:
     seen = new + random.normal(0, scatter, (20_000, launches, passes)).mean(-1)
     halves = 3.182446 * seen.std(-1, ddof=1) / np.sqrt(launches)  # t of 3 degrees of freedom
 
-    found = half_width(launches, passes, scatter, arms=2)
+    (found,) = half_width(np.array([launches]), np.array([passes]), scatter, arms=2)
 
     assert found == pytest.approx(np.sqrt((halves**2).mean()), rel=0.02)
 
@@ -49,6 +49,35 @@ def test_the_time_is_divided_where_the_interval_is_narrowest(left_s: float, laun
 
     assert found.launches == launches == numbers[halves.argmin()]
     assert found.phase_s == pytest.approx(max(0.0, left_s / launches - start_s))
+
+
+def test_launches_that_are_there_keep_their_passes() -> None:
+    """Five of twelve passes: to add one long launch makes the interval less narrow than many."""
+    start_s, pass_s, scatter, made = 15.0, 1.5, 0.04, 5
+    numbers = np.arange(1, 8)
+    passes = (200.0 / numbers - start_s) / pass_s
+    variances = [
+        (made * scatter**2 / 12 + k * scatter**2 / p) / (made + k) + LAUNCH_SCATTER**2
+        for k, p in zip(numbers, passes, strict=True)
+    ]
+    total = made + numbers
+    halves = stats.t.ppf(0.975, 2 * (total - 1)) * np.sqrt(np.array(variances) / total)
+
+    found = divided(
+        Asked(), screening_s=60.0, left_s=200.0, start_s=start_s, pass_s=pass_s, scatter=scatter,
+        arms=3, made=made, made_passes=12.0,
+    )  # fmt: skip
+
+    assert found.launches == 5 + numbers[halves.argmin()] > 8
+
+
+def test_without_a_known_pass_three_launches_are_planned() -> None:
+    """It was killed before it had chosen."""
+    found = divided(
+        Asked(), screening_s=60.0, left_s=200.0, start_s=15.0, pass_s=0.0, scatter=0.04, arms=3
+    )  # fmt: skip
+
+    assert found.launches == 3
 
 
 def test_launches_can_be_given_and_added() -> None:
