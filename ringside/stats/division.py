@@ -72,7 +72,7 @@ def divided(
     most = max(least, int(time_s / max(each_s, 1e-3)))
     more = asked.launches or most
     if live and asked.launches is None:
-        able = np.arange(least, most + 1 if pass_s else least + 1, dtype=float)
+        able = np.arange(least, most + 1 if pass_s else least + 1).astype(np.float64)
         passes = np.maximum(1.0, (time_s / able - start_s) / max(pass_s, 1e-3))
         mean = (made + able) / (made / made_passes + able / passes)
         more = int(able[half_width(made + able, mean, scatter, arms).argmin()])
