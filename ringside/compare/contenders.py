@@ -40,13 +40,12 @@ def with_final(
         scatter=scatter(samples, chosen),
         arms=len(kept),
         live=comparison.live,
-        running=comparison.live,
     )
     return comparison.replace(finalists=kept, division=division)
 
 
 def live_samples(comparison: Comparison, runs: Iterable[LiveRun]) -> Samples:
-    """The throughputs of runs that go on, in shares of a global batch a second.
+    """The throughputs of runs of the screening, in shares of a global batch a second.
 
     They choose, and nothing else: what counts of a block is known when a run is over. Of an
     asynchronous run an update is one worker's.
@@ -55,7 +54,7 @@ def live_samples(comparison: Comparison, runs: Iterable[LiveRun]) -> Samples:
     for run in runs:
         spec = run.plan.spec
         each = 1.0 if spec.capabilities.synchronous else 1 / spec.topology.num_replicas
-        if run.alive and run.blocks:
+        if run.execution.outcome.completed and run.blocks:
             updates = [one.ended_after - one.begun_after for one in run.blocks]
             mean = each * sum(updates) / sum(one.wall_s for one in run.blocks)
             rates = {

@@ -3,7 +3,7 @@
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from ringside.compare.budget import SCREENING_PASSES, order_of, refuse_too_short
 from ringside.compare.contenders import alone_s, live_samples, with_final, without_failed
 from ringside.compare.hosts import used_hosts
 from ringside.compare.hosts_load import HostsWatch
-from ringside.compare.live import LiveLaunch, LiveRun, Phase, Stretch, live_launch, pass_seconds
+from ringside.compare.live import LiveLaunch, LiveRun, Phase, live_launch, pass_seconds
 from ringside.compare.progress import Observer
 from ringside.stats.division import LEAST_FINAL_PASSES
 from ringside.stats.rounds import disturbance, launches_of
@@ -172,7 +172,7 @@ class _Making:
         return without_failed(comparison, number)
 
     def live(self, comparison: Comparison, number: int, due: Sequence[Arm]) -> Comparison:
-        """Run arms beside each other, in turns. The screening goes on as the first of the final."""
+        """Run arms beside each other, in turns."""
         plans, runs = self.plan_of or planned(comparison.placement, quickly=number > 0), []
         for position, arm in enumerate(due, len(comparison.runs)):
             run_dir = _new_run_dir(self.folder, "runs", position, arm)
@@ -191,27 +191,16 @@ class _Making:
         start_s = time.monotonic() - began
         refuse_too_short(asked, start_s + pass_seconds(runs) * SCREENING_PASSES)
         pass_s = launch.train(runs, Phase(0.0, SCREENING_PASSES, f"{comparison.seed}/0"))
+        launch.end(runs)
+        comparison = self._with_runs(comparison, _kept_live(runs, 0, 0, self.folder))
         samples = live_samples(comparison, runs)
-        comparison = comparison.replace(spent_s=self.spent_s())
-        chosen = with_final(comparison, start_s=start_s, pass_s=pass_s, samples=samples)
-        self.observer.launch_end(chosen)
-        goes_on = [run for run in runs if run.label in chosen.finalists]
-        leave = [run for run in runs if run.label not in chosen.finalists]
-        made = {run.label: run.cut() for run in goes_on}
-        launch.end(leave)
-        made |= {run.label: run.cut() for run in leave}
-        if not goes_on:
-            return self._with_runs(chosen, _kept_live(runs, made, 0, 0, self.folder))
-        return self._final(launch, chosen, goes_on, 1, screened=(runs, made))
+        return with_final(comparison, start_s=start_s, pass_s=pass_s, samples=samples)
 
     def _final(
-        self, launch: LiveLaunch, comparison: Comparison, runs: Sequence[LiveRun], number: int,
-        *, screened: tuple[Sequence[LiveRun], Mapping[str, Stretch]] = ((), {}),
-    ) -> Comparison:  # fmt: skip
-        """A launch of the final; with the runs of the screening that it goes on from."""
+        self, launch: LiveLaunch, comparison: Comparison, runs: Sequence[LiveRun], number: int
+    ) -> Comparison:
         began = time.monotonic()
-        if not screened[0]:
-            launch.start_together(runs)
+        launch.start_together(runs)
         launch.warm(runs)
         start_s = time.monotonic() - began
         seconds = _phase_s(comparison, self.spent_s())
@@ -219,17 +208,12 @@ class _Making:
         began = time.monotonic()
         launch.end(runs)
         start_s += time.monotonic() - began
-        made = {run.label: run.cut() for run in runs}
-        position = len(comparison.runs)
-        # What fails in this launch has failed once.
-        before = [run for run in screened[0] if run.execution.outcome.completed or run not in runs]
-        kept = _kept_live(before, screened[1], 0, position, self.folder)
-        kept += _kept_live(runs, made, number, position + len(kept), self.folder)
         # All or none: an arm that a later call ran alone would be no pair of these.
+        kept = _kept_live(runs, number, len(comparison.runs), self.folder)
         comparison = self._with_runs(comparison, kept)
-        division = comparison.division
-        if division is not None and not screened[0]:  # its start is known by now
-            comparison = comparison.replace(division=division.replace(start_s=start_s))
+        if comparison.division is not None:  # its start is known by now
+            division = comparison.division.replace(start_s=start_s)
+            comparison = comparison.replace(division=division)
         return without_failed(comparison, number)
 
     def _with_runs(self, comparison: Comparison, runs: Sequence[Run]) -> Comparison:
@@ -255,20 +239,18 @@ def _phase_s(comparison: Comparison, spent_s: float) -> float:
     return max(0.0, (comparison.asked.budget_s - spent_s - starts_s) / left)
 
 
-def _kept_live(
-    runs: Sequence[LiveRun], made: Mapping[str, Stretch], number: int, begun: int, folder: Path
-) -> list[Run]:
+def _kept_live(runs: Sequence[LiveRun], number: int, begun: int, folder: Path) -> list[Run]:
     return [
         _kept(
-            run.execution.replace(wall_s=made[run.label].wall_s),
+            run.execution.replace(wall_s=run.active_s),
             run.plan.spec,
             Path(run.plan.run_dir),
             folder,
             arm=run.label,
             round=number,
             position=position,
-            load=made[run.label].load,
-            blocks=made[run.label].blocks,
+            load=Load.over(run.loads) if run.loads else None,
+            blocks=tuple(run.blocks),
         )
         for position, run in enumerate(runs, begun)
     ]

@@ -342,7 +342,7 @@ class Comparison(Document):
     def spec_of(self, arm: Arm, number: int = 0) -> RunSpec:
         """The run of an arm in a launch: each has its own seed, the same for all arms.
 
-        The screening has that of the first launch of the final, which goes on from it.
+        The screening has that of the first launch of the final.
         """
         spec = self.shared.spec_of(arm, self.placement)
         return spec.replace(seed=(spec.seed + max(0, number - 1)) % (MAX_SEED + 1))
