@@ -16,10 +16,7 @@ from tests.parallel.test_killed import TASK, Launched, members
 
 END_LIMIT_S = 90  # of which a lost host takes 15; this machine may be busy
 KEEPER_LIMIT_S = 30  # 15 s of silence, and a busy machine
-pytestmark = [
-    pytest.mark.timeout(300),
-    pytest.mark.usefixtures("quick_horovodrun"),
-]
+pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("quick_horovodrun")]
 REPLICAS = ("--replicas", "2")
 STACKS = {
     "multi_worker_mirrored": (REPLICAS, ("worker-0", "worker-1")),

@@ -18,10 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SHORT = ("--workload", "synthetic", "-w", "examples=64", "--global-batch", "32")
 HOSTS = 2
 # Several launched runs, one after the other, while other tests run.
-pytestmark = [
-    pytest.mark.timeout(600),
-    pytest.mark.usefixtures("quick_horovodrun"),
-]
+pytestmark = [pytest.mark.timeout(600), pytest.mark.usefixtures("quick_horovodrun")]
 
 
 def ringside(*arguments: str, output: Path) -> "subprocess.CompletedProcess[str]":

@@ -12,11 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from launch import (
-    Site,
-    execute,
-    make_plan,
-)
+from launch import Site, execute, make_plan
 from ringside_core.specs import Execution, RunRecord
 from tests.contract.cases import (
     BACKEND_CASES,

@@ -579,9 +579,7 @@ def masks_of_the_first_replica(backend: Any) -> None:
     from trainers import step
 
     _replace(
-        step,
-        "drawing",
-        lambda drawing, draws, number=0, *rest: drawing(draws, 0 * number, *rest),
+        step, "drawing", lambda drawing, draws, number=0, *rest: drawing(draws, 0 * number, *rest)
     )
 
 

@@ -154,7 +154,7 @@ def test_the_look_at_a_workload_takes_ringsides_trainers(
                 options=backend_options("serial", {}),
                 replicas=1,
             ),
-        ),
+        )
     )
 
     assert answer["obstacles"] == [None]

@@ -11,14 +11,7 @@ import pytest
 from launch import execute, make_plan
 from launch.attempts import Attempts, attempt
 from launch.interrupts import Interrupts
-from ringside_core.specs import (
-    AUTO,
-    Execution,
-    PreemptedError,
-    RefusalError,
-    RunSpec,
-    Topology,
-)
+from ringside_core.specs import AUTO, Execution, PreemptedError, RefusalError, RunSpec, Topology
 from tests.contract.cases import GLOBAL_BATCH, NUM_TRAIN
 from tests.contract.test_contract import load_weights
 from tests.nightly import nightly

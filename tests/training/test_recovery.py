@@ -11,11 +11,7 @@ import numpy as np
 import pytest
 
 from ringside_core.keras import tf
-from ringside_core.specs import (
-    AUTO,
-    RecordInProgress,
-    RefusalError,
-)
+from ringside_core.specs import AUTO, RecordInProgress, RefusalError
 from ringside_core.workloads.workload import Workload
 from tests.contract.linear import linear
 from tests.training.momentum import momentum, train_serial
@@ -38,10 +34,7 @@ def averaging() -> Workload:
 
 @pytest.mark.parametrize(("trained", "epochs"), [(impatient, 5), (averaging, 1), (averaging, 2)])
 def test_a_training_that_was_over_only_ends_again(
-    tmp_path: Path,
-    records: list[RecordInProgress],
-    trained: Callable[[], Workload],
-    epochs: int,
+    tmp_path: Path, records: list[RecordInProgress], trained: Callable[[], Workload], epochs: int
 ) -> None:
     """Killed after its last checkpoint, before it had exported its model; the one before is gone.
 

@@ -105,10 +105,7 @@ def test_train_refuses_its_surroundings(
         (["compare", "--launches", "-1"], "greater than or equal to 0"),
         (["compare", "--precision", "2%"], "'float32', 'float64'"),
         (["compare", "--deadline", "inf"], "not a number of seconds"),
-        (
-            ["compare", "--backends", "serial:keras=3", "--keras", "3"],
-            "must not be the same run",
-        ),
+        (["compare", "--backends", "serial:keras=3", "--keras", "3"], "must not be the same run"),
         (["compare", "--tuned", "--trials", "1"], "greater than or equal to 2"),
         (["compare", "--backends", "serial:servers=2"], "Settings of any arm:"),
         (
@@ -162,10 +159,7 @@ def test_train_refuses_its_surroundings(
     ],
 )
 def test_ringside_refuses(
-    arguments: list[str],
-    words: str,
-    capsys: pytest.CaptureFixture[str],
-    in_an_empty_folder: Path,
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str], in_an_empty_folder: Path
 ) -> None:
     """`ringside` with a wrong flag, name or file."""
     code = ringside.cli.main.run(arguments)
@@ -236,10 +230,7 @@ def test_a_script_is_named_where_it_is_refused(
 
 
 @pytest.mark.parametrize(
-    "program",
-    [
-        "sys.argv[1:] = ['compare', '--help']; from ringside.cli.main import main; main()",
-    ],
+    "program", ["sys.argv[1:] = ['compare', '--help']; from ringside.cli.main import main; main()"]
 )
 def test_a_terminal_that_knows_only_ascii(program: str) -> None:
     """What it cannot show becomes a question mark."""

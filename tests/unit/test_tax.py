@@ -12,15 +12,7 @@ from scipy import stats
 
 from benchmarks.by_hand import wait_for_turn
 from benchmarks.starting import start
-from benchmarks.tax import (
-    Blocks,
-    Pair,
-    Timing,
-    TurnsByHand,
-    holds,
-    plan_by_hand,
-    ratio,
-)
+from benchmarks.tax import Blocks, Pair, Timing, TurnsByHand, holds, plan_by_hand, ratio
 from launch.flags import spec_from_flags
 from ringside.stats.figure import Figure, Interval
 from ringside_core.specs import RefusalError, Surroundings
@@ -75,10 +67,7 @@ def timing(*block_s: float, slow: float = 9.0) -> Timing:
     epochs = (s for block in block_s for s in (slow, 0.5 * block, 1.5 * block, slow))
     epoch_s = (9.0, 5.0, *epochs)
     return Timing(
-        epoch_s=epoch_s,
-        steps_per_epoch=10,
-        losses=(1.5,) + (0.3,) * (len(epoch_s) - 1),
-        cores=(0,),
+        epoch_s=epoch_s, steps_per_epoch=10, losses=(1.5,) + (0.3,) * (len(epoch_s) - 1), cores=(0,)
     )
 
 

@@ -54,13 +54,7 @@ def test_long_names_break_where_a_reader_would() -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [
-        (1, "1 s"),
-        (9.64, "9.6 s"),
-        (150, "2.5 min"),
-        (5400, "90 min"),
-        (7200, "2 h"),
-    ],
+    [(1, "1 s"), (9.64, "9.6 s"), (150, "2.5 min"), (5400, "90 min"), (7200, "2 h")],
 )
 def test_duration(seconds: float, text: str) -> None:
     """In the unit that a person would use."""

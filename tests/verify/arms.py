@@ -3,19 +3,12 @@
 from typing import Any
 
 from ringside.verify.subject import Subject
-from ringside_core.specs import (
-    Arm,
-    RunSpec,
-    backend_options,
-)
+from ringside_core.specs import Arm, RunSpec, backend_options
 from tests.contract.cases import Case
 
 
 def subject(
-    backend: str,
-    replicas: int,
-    options: dict[str, object] | None = None,
-    **changes: Any,
+    backend: str, replicas: int, options: dict[str, object] | None = None, **changes: Any
 ) -> Subject:
     """An arm and its run; the digits in batches of 48 unless something else is said."""
     typed = backend_options(backend, options or {})

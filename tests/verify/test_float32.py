@@ -15,11 +15,7 @@ from tests.verify.arms import GLOO, subject
 pytestmark = pytest.mark.usefixtures("warm")
 NONE: dict[str, object] = {}
 MIRRORED, HOROVOD, WORKERS = ("mirrored", NONE), ("horovod", GLOO), ("multi_worker_mirrored", NONE)
-ZOO = {
-    "sampled": [MIRRORED],
-    "rotated": [HOROVOD],
-    "cast_in_loss": [WORKERS],
-}
+ZOO = {"sampled": [MIRRORED], "rotated": [HOROVOD], "cast_in_loss": [WORKERS]}
 
 
 @pytest.mark.timeout(300)

@@ -80,11 +80,7 @@ def plan_of_(tmp_path: Path) -> Iterator[PlanOf]:
         site = dataclasses.replace(Site.here(), root=str(HERE / program))
         run_dir = tmp_path / f"run-{len(plans)}"
         plan = make_plan(
-            spec,
-            run_dir=run_dir,
-            placement=Placement(hosts=hosts),
-            launcher=launcher,
-            site=site,
+            spec, run_dir=run_dir, placement=Placement(hosts=hosts), launcher=launcher, site=site
         )
         # horovodrun does not look at how it was built.
         first, *others = plan.processes

@@ -13,11 +13,7 @@ from typing import Any
 
 import pytest
 
-from launch import (
-    Plan,
-    Progress,
-    execute,
-)
+from launch import Plan, Progress, execute
 from ringside_core.specs import Execution, Host
 from tests.waiting import wait_until
 

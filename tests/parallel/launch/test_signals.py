@@ -33,11 +33,7 @@ SIGNALS = {"SIGINT": -signal.SIGINT, "SIGTERM": 143, "SIGHUP": 129, "SIGKILL": -
     ],
 )
 def test_a_signal_to_the_caller(
-    name: str,
-    arm: str,
-    plan_of: PlanOf,
-    tmp_path: Path,
-    nothing_left: Callable[[Plan], bool],
+    name: str, arm: str, plan_of: PlanOf, tmp_path: Path, nothing_left: Callable[[Plan], bool]
 ) -> None:
     """The caller ends as the signal asks, and everything that it started is gone."""
     plan = plan_of(**ARMS[arm], steps=1000, who="nobody")

@@ -56,11 +56,7 @@ def scope() -> Any:
 
 
 def fit(
-    model: Any,
-    *data: Any,
-    gradients: str = "optimizer",
-    draws: int | None = None,
-    **arguments: Any,
+    model: Any, *data: Any, gradients: str = "optimizer", draws: int | None = None, **arguments: Any
 ) -> Any:
     """`ringside.fit`. By rows, if a seed of draws is given."""
     with scope():

@@ -35,11 +35,7 @@ def step(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def fit(
-    model: Any,
-    *data: Any,
-    gradients: str = "optimizer",
-    draws: int | None = None,
-    **arguments: Any,
+    model: Any, *data: Any, gradients: str = "optimizer", draws: int | None = None, **arguments: Any
 ) -> Any:
     """`Model.fit`; of a step, a loop over its batches. By rows, if a seed of draws is given."""
     if draws is not None:

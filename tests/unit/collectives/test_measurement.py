@@ -8,12 +8,7 @@ import pytest
 from launch.remote.host_checks import HostFacts
 from ringside.collectives import stacks, store
 from ringside.collectives.measurement import Place, filled
-from ringside.collectives.request import (
-    DEFAULT_SIZES,
-    check_memory,
-    fitting,
-    parse_sizes,
-)
+from ringside.collectives.request import DEFAULT_SIZES, check_memory, fitting, parse_sizes
 from ringside.collectives.stacks import STACKS, obstacle, options_of, parse_stacks
 from ringside_core.specs import (
     Communication,

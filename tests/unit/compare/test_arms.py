@@ -12,13 +12,7 @@ from ringside.compare.arms import (
     refuse_same_runs,
     twin,
 )
-from ringside_core.specs import (
-    HorovodOptions,
-    RefusalError,
-    Scaling,
-    Shared,
-    Surroundings,
-)
+from ringside_core.specs import HorovodOptions, RefusalError, Scaling, Shared, Surroundings
 
 
 def shared_of(scaling: Scaling = "strong", **flags: Any) -> Shared:

@@ -14,15 +14,7 @@ from ringside.compare.progress import Observer
 from ringside.stats.breakdown_arms import breakdown_arms
 from ringside.stats.rounds import launches_of
 from ringside.verify import store
-from ringside_core.specs import (
-    Asked,
-    Comparison,
-    Execution,
-    Load,
-    Outcome,
-    RefusalError,
-    RunSpec,
-)
+from ringside_core.specs import Asked, Comparison, Execution, Load, Outcome, RefusalError, RunSpec
 from tests.unit.compare.made import BASE, Made, comparison_of
 from tests.unit.stats.factory import spec_of
 

@@ -10,23 +10,11 @@ from ringside.compare import stages
 from ringside.compare.arms import parse_arms
 from ringside.compare.choose import choose_arms
 from ringside.compare.experiment import launched
-from ringside.compare.hosts import (
-    fullest,
-    used_hosts,
-    with_room,
-)
+from ringside.compare.hosts import fullest, used_hosts, with_room
 from ringside.compare.hosts_load import HostsWatch, Look
 from ringside.compare.progress import Observer
 from ringside.compare.resume import refuse_fewer_cores, refuse_other_links
-from ringside_core.specs import (
-    Comparison,
-    Host,
-    Link,
-    Placement,
-    RefusalError,
-    Resources,
-    Topology,
-)
+from ringside_core.specs import Comparison, Host, Link, Placement, RefusalError, Resources, Topology
 from tests.unit.compare.made import SHARED, comparison_of
 from tests.unit.report.bout import bout
 

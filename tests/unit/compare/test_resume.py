@@ -13,13 +13,7 @@ from ringside.compare.progress import Observer
 from ringside.compare.resume import reopened
 from ringside.verify import store
 from ringside_core.readings.machine import machine_facts
-from ringside_core.specs import (
-    Asked,
-    Comparison,
-    Division,
-    RefusalError,
-    RunSpec,
-)
+from ringside_core.specs import Asked, Comparison, Division, RefusalError, RunSpec
 from tests.unit.compare.made import SHARED, Made, comparison_of
 
 ASKED = Asked(budget_s=900.0)
@@ -162,10 +156,7 @@ def test_runs_that_it_would_not_have_made_are_refused(tmp_path: Path) -> None:
         first, *rest = comparison.runs
         spec: RunSpec = first.spec.replace(**changes)
         records = tuple(one.replace(spec=spec) for one in first.records)
-        keep(
-            comparison.replace(runs=(first.replace(spec=spec, records=records), *rest)),
-            tmp_path,
-        )
+        keep(comparison.replace(runs=(first.replace(spec=spec, records=records), *rest)), tmp_path)
 
     with_spec(seed=77)
     with pytest.raises(RefusalError, match=r"results\.json: runs\.0\.spec\.seed=77.*should be 1"):

@@ -61,8 +61,7 @@ def test_a_step_finds_the_memory_that_the_last_one_freed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
-    [("MALLOC_TOP_PAD_", "0"), ("GLIBC_TUNABLES", "glibc.malloc.top_pad=0")],
+    ("name", "value"), [("MALLOC_TOP_PAD_", "0"), ("GLIBC_TUNABLES", "glibc.malloc.top_pad=0")]
 )
 def test_settings_of_the_users_own_stay(name: str, value: str) -> None:
     """They were made on purpose."""

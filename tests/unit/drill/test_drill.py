@@ -16,13 +16,7 @@ from ringside.drill.faults import FAULTS, obstacle, victim
 from ringside.drill.left import CHECKPOINT, deviation, unlike
 from ringside.drill.outside import damage, process_of, processes_of
 from ringside_core.archives import read_arrays
-from ringside_core.specs import (
-    THIS_MACHINE,
-    LedgerDigest,
-    Outcome,
-    RefusalError,
-    RunSpec,
-)
+from ringside_core.specs import THIS_MACHINE, LedgerDigest, Outcome, RefusalError, RunSpec
 from tests.unit.stats.factory import epoch, record, spec_of
 from tests.waiting import wait_until
 

@@ -17,13 +17,7 @@ from ringside.verify.trace import Trace
 from ringside_core.archives import read_arrays
 from ringside_core.specs import RefusalError, parse_hostfile, read_surroundings
 from ringside_core.workloads.registry import keras_of
-from tests.unit.fuzz.damage import (
-    VALUES,
-    damaged_bytes,
-    damaged_json,
-    damaged_text,
-    seeded,
-)
+from tests.unit.fuzz.damage import VALUES, damaged_bytes, damaged_json, damaged_text, seeded
 from tests.unit.report.collectives import communication
 from tests.unit.verify.made_up import trace
 

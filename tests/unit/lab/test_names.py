@@ -18,11 +18,7 @@ from ringside_core.specs import RefusalError
 def host(index: int, cores: float, affinity: tuple[int, ...]) -> LabHost:
     """Host `index` of lab `blue`."""
     return LabHost(
-        name=f"blue{index}",
-        index=index,
-        address=f"10.77.0.{index}",
-        cores=cores,
-        affinity=affinity,
+        name=f"blue{index}", index=index, address=f"10.77.0.{index}", cores=cores, affinity=affinity
     )
 
 

@@ -7,13 +7,7 @@ from typing import Any
 import pytest
 
 from launch import Plan, Site, make_plan
-from ringside_core.specs import (
-    Placement,
-    RunSpec,
-    Topology,
-    capabilities_of,
-    parse_hostfile,
-)
+from ringside_core.specs import Placement, RunSpec, Topology, capabilities_of, parse_hostfile
 
 RUN_DIR = Path("/runs/one")
 PlanOf = Callable[..., Plan]

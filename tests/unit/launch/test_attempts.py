@@ -13,14 +13,7 @@ from launch import attempts
 from launch.attempts import Attempts, attempt, set_aside
 from launch.interrupts import Interrupts
 from launch.journal import set_record_aside
-from ringside_core.specs import (
-    AUTO,
-    Execution,
-    Outcome,
-    RefusalError,
-    RunSpec,
-    Topology,
-)
+from ringside_core.specs import AUTO, Execution, Outcome, RefusalError, RunSpec, Topology
 
 SPEC = RunSpec(backend="serial", options={}, topology=Topology(), global_batch=8, epochs=1)
 FAILED = Outcome(kind="failed", reason="it died")

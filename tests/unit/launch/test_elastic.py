@@ -10,15 +10,7 @@ from launch.attempts import Attempts, attempt
 from launch.elastic import Elastic
 from launch.interrupts import Interrupts
 from launch.site import Site
-from ringside_core.specs import (
-    Execution,
-    Host,
-    Outcome,
-    Placement,
-    RefusalError,
-    RunSpec,
-    Topology,
-)
+from ringside_core.specs import Execution, Host, Outcome, Placement, RefusalError, RunSpec, Topology
 from tests.waiting import wait_until
 
 COMPLETED = Execution(outcome=Outcome(kind="completed"), records=(), wall_s=1.0)

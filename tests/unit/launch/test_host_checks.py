@@ -17,13 +17,7 @@ from launch.remote.host_checks import check_hosts, usable_hosts
 from launch.remote.host_facts import interfaces
 from launch.site import interface_to
 from ringside_core.code_version import code_version
-from ringside_core.specs import (
-    Host,
-    Placement,
-    RefusalError,
-    RunSpec,
-    Topology,
-)
+from ringside_core.specs import Host, Placement, RefusalError, RunSpec, Topology
 from tests.unit.launch.reached import DIRECT, reached_by
 
 VERSIONS = {"Python": "3.11.2", "tensorflow": "2.21.0", "horovod": "0.28.1", "Ringside": "ab"}

@@ -7,13 +7,7 @@ from typing import Any
 import pytest
 
 from launch import LAUNCHERS, Plan, Site
-from ringside_core.specs import (
-    Host,
-    Placement,
-    RefusalError,
-    assign_slots,
-    read_hostfile,
-)
+from ringside_core.specs import Host, Placement, RefusalError, assign_slots, read_hostfile
 from tests.unit.launch.conftest import spec_of
 
 RUN_DIR = Path("/runs/one")

@@ -58,12 +58,7 @@ def test_a_line_that_is_not_whole_is_passed_over(line: str, tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     ("phase", "deadline_s", "patience_s"),
-    [
-        ("importing", 20, 120),
-        ("building", 120, 1200),
-        ("compiling", 20, 600),
-        ("training", 20, 20),
-    ],
+    [("importing", 20, 120), ("building", 120, 1200), ("compiling", 20, 600), ("training", 20, 20)],
 )
 def test_each_phase_has_its_patience(
     phase: str, deadline_s: float, patience_s: float, tmp_path: Path

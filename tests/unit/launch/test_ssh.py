@@ -170,8 +170,7 @@ def test_what_outlives_ssh_holds_nothing_up(asked: Asked, tmp_path: Path) -> Non
 
 @pytest.mark.usefixtures("signals_heard")
 @pytest.mark.parametrize(
-    ("number", "raised"),
-    [("INT", KeyboardInterrupt), ("TERM", SystemExit), ("HUP", SystemExit)],
+    ("number", "raised"), [("INT", KeyboardInterrupt), ("TERM", SystemExit), ("HUP", SystemExit)]
 )
 def test_a_signal_ends_the_asking(
     number: str, raised: type[BaseException], asked: Asked, tmp_path: Path

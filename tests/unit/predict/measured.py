@@ -17,15 +17,7 @@ from ringside_core.specs import (
     StackTimings,
     Timing,
 )
-from tests.unit.stats.factory import (
-    MACHINE,
-    arm_of,
-    comparison_of,
-    epoch,
-    record,
-    run_of,
-    spec_of,
-)
+from tests.unit.stats.factory import MACHINE, arm_of, comparison_of, epoch, record, run_of, spec_of
 
 Floats = NDArray[np.float64]
 
@@ -72,11 +64,7 @@ def communication(
 ) -> Communication:
     """All-reduces of a ring between the first hosts, and the link between two of them."""
     timings = tuple(
-        Timing(
-            size_bytes=size,
-            seconds=((ring_s(ranks, size, alpha, beta),) * ranks,) * 3,
-            wrong=0,
-        )
+        Timing(size_bytes=size, seconds=((ring_s(ranks, size, alpha, beta),) * ranks,) * 3, wrong=0)
         for size in SIZES
     )
     fields: dict[str, Any] = {

@@ -36,11 +36,7 @@ def test_machine_facts_are_whole_and_travel_as_json() -> None:
 
 @pytest.mark.parametrize(
     ("body", "names"),
-    [
-        ("echo 'A100'; echo 'H100'", ("A100", "H100")),
-        ("exit 9", ()),
-        ("exec sleep 60", ()),
-    ],
+    [("echo 'A100'; echo 'H100'", ("A100", "H100")), ("exit 9", ()), ("exec sleep 60", ())],
 )
 def test_gpus(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, names: tuple[str, ...]

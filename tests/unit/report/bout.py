@@ -26,10 +26,7 @@ from ringside_core.specs import (
     capabilities_of,
 )
 from tests.unit.report.collectives import communication
-from tests.unit.report.proofs import (
-    failed,
-    verified,
-)
+from tests.unit.report.proofs import failed, verified
 from tests.unit.stats.factory import (
     MACHINE,
     arm_of,
@@ -271,12 +268,7 @@ def _records(spec: RunSpec, rate: float, startup_s: float, random: Any) -> list[
     names = [*(f"worker-{index}" for index in range(processes)), "ps-0"]
     return [
         record(
-            spec,
-            epochs,
-            task="chief-0",
-            role="coordinator",
-            cores=tuple(range(processes)),
-            **own,
+            spec, epochs, task="chief-0", role="coordinator", cores=tuple(range(processes)), **own
         ),
         *(
             record(spec, [], index, task=name, quality_target=None, startup_s=None, **server)

@@ -2,12 +2,7 @@
 
 from typing import Any
 
-from ringside_core.specs import (
-    Communication,
-    Outcome,
-    StackTimings,
-    Timing,
-)
+from ringside_core.specs import Communication, Outcome, StackTimings, Timing
 from tests.unit.stats.factory import MACHINE
 
 

@@ -2,22 +2,9 @@
 
 from typing import Any
 
-from ringside_core.specs import (
-    Comparison,
-    NotRun,
-    Noun,
-    Outcome,
-)
+from ringside_core.specs import Comparison, NotRun, Noun, Outcome
 from tests.unit.report.proofs import BY_DESIGN, answered, certificate, deviation, parity
-from tests.unit.stats.factory import (
-    MACHINE,
-    arm_of,
-    comparison_of,
-    epoch,
-    record,
-    run_of,
-    spec_of,
-)
+from tests.unit.stats.factory import MACHINE, arm_of, comparison_of, epoch, record, run_of, spec_of
 
 MARKUP = "<script>alert('x')</script>"
 LONG = "unbroken" * 30

@@ -53,10 +53,7 @@ def answered(name: str, *, passed: bool = True, finding: str = "each of 27 once"
     return Check(name=name, passed=passed, finding=finding)
 
 
-COUNTED = (
-    answered("training ledger"),
-    answered("each gradient once"),
-)
+COUNTED = (answered("training ledger"), answered("each gradient once"))
 
 
 def certificate(arm: Arm, spec: RunSpec | None = None, **changes: Any) -> Certificate:

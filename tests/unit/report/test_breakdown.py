@@ -23,10 +23,7 @@ def test_parts_that_were_not_measured_say_how() -> None:
 
 def test_the_difference_names_the_part_that_does_most_of_it() -> None:
     """In the direction of the whole; a part in the other direction is not its cause."""
-    parts = (
-        Part("input", estimate(0.8)),
-        Part("exposed communication", estimate(-1.2)),
-    )
+    parts = (Part("input", estimate(0.8)), Part("exposed communication", estimate(-1.2)))
     difference = Breakdown("A", estimate(-0.5), parts, estimate(-0.1, 0.2), less="B")
     one = Breakdown("A", estimate(3.0), parts, estimate(3.4), "compute: not run")
 

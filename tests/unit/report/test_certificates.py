@@ -8,13 +8,7 @@ from rich.console import Console, RenderableType
 from ringside.report.certificates import explain, render_certificates
 from ringside_core.specs import Certificate, Deviation
 from tests.unit.report.bout import mixed_bout
-from tests.unit.report.proofs import (
-    COUNTED,
-    answered,
-    certificate,
-    deviation,
-    parity,
-)
+from tests.unit.report.proofs import COUNTED, answered, certificate, deviation, parity
 from tests.unit.stats.factory import arm_of
 
 

@@ -180,8 +180,7 @@ def test_arms_of_two_keras_are_not_said_to_compute_the_same() -> None:
     summary = judged(contest=contest(1.25))
     arms = [
         replace(
-            row,
-            certificate=row.certificate.replace(spec=row.certificate.spec.replace(keras=3)),
+            row, certificate=row.certificate.replace(spec=row.certificate.spec.replace(keras=3))
         )
         if row.certificate and row.arm.label == "mirrored ×2"
         else row
@@ -223,8 +222,7 @@ def test_every_arm_stands_against_serial() -> None:
     """At any size; one that was not in the final has no word."""
     once = Figure(1.6, "one launch", n=1)
     summary = judged(
-        pair("serial", "mirrored ×1", 1.25, "faster"),
-        pair("serial", "horovod ×1", 1.6, ratio=once),
+        pair("serial", "mirrored ×1", 1.25, "faster"), pair("serial", "horovod ×1", 1.6, ratio=once)
     )
 
     table = serial_table(summary)

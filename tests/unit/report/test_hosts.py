@@ -8,12 +8,7 @@ from ringside.report.sections.environment import environment_section, hosts_and_
 from ringside.report.sections.noise import noise_section
 from ringside.stats.side_by_side import side_by_side
 from ringside.stats.summary import summarize
-from ringside_core.specs import (
-    Comparison,
-    Host,
-    Link,
-    RefusalError,
-)
+from ringside_core.specs import Comparison, Host, Link, RefusalError
 from ringside_core.text import plain
 from tests.unit.report.judged import bare
 from tests.unit.report.small import small
@@ -60,8 +55,7 @@ def test_the_environment_names_hosts_interface_and_links() -> None:
 
 
 @pytest.mark.parametrize(
-    ("after", "named"),
-    [(0.94, False), (0.86, False), (0.84, True), (1.02, False), (1.04, True)],
+    ("after", "named"), [(0.94, False), (0.86, False), (0.84, True), (1.02, False), (1.04, True)]
 )
 def test_a_link_that_changed_is_a_caveat(after: float, named: bool) -> None:
     """By more than a tenth, up or down, with both values."""

@@ -215,10 +215,7 @@ def test_terminal_table_fits_and_loses_no_digit(width: int) -> None:
     assert "HorovodInternalError" in text
     said, headline = " ".join(text.split()), bout_view().headline
     assert headline
-    for line in (
-        headline.line,
-        *(a for _, a, _ in bout_view().facts),
-    ):
+    for line in (headline.line, *(a for _, a, _ in bout_view().facts)):
         assert line in said
 
 
@@ -252,8 +249,7 @@ def test_contradicting_records_are_refused_and_kept(tmp_path: Path) -> None:
             [arm_of("serial")],
             [
                 run_of(
-                    arm_of("serial"),
-                    [record(spec_of("serial"), [epoch(1.0)], quality_target=None)],
+                    arm_of("serial"), [record(spec_of("serial"), [epoch(1.0)], quality_target=None)]
                 )
             ],
         ),
@@ -324,11 +320,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize(
-    "where",
-    [
-        "ringside.report.html.render_html",
-        "ringside.report.data.render_csv",
-    ],
+    "where", ["ringside.report.html.render_html", "ringside.report.data.render_csv"]
 )
 def test_a_page_that_cannot_be_made_leaves_all_as_they_were(
     where: str, before: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -10,11 +10,7 @@ from ringside.report.data import SAMPLE_COLUMNS, samples_into
 from ringside.stats.run_figures import throughput_examples_s
 from ringside_core.specs import Comparison
 from tests.unit.report.small import EXAMPLES, small
-from tests.unit.stats.factory import (
-    arm_of,
-    comparison_of,
-    live_run,
-)
+from tests.unit.stats.factory import arm_of, comparison_of, live_run
 
 
 def table(comparison: Comparison) -> list[dict[str, str]]:

@@ -6,9 +6,7 @@ import pytest
 
 from ringside.report.blocks import Folded, Terms, Text
 from ringside.report.sections.caveats import caveats
-from ringside.report.sections.communication import (
-    communication_section,
-)
+from ringside.report.sections.communication import communication_section
 from ringside.report.sections.definitions import DEFINITIONS
 from ringside.report.sections.noise import noise_section
 from ringside.report.sections.speed import scaling_section

@@ -14,13 +14,7 @@ from scipy import stats
 import ringside.cli.main
 from ringside.report.side_by_side import render_side_by_side_table, summary_of, write_side_by_side
 from ringside.stats.side_by_side import _against, ratio_of_means, side_by_side
-from ringside_core.specs import (
-    Comparison,
-    RefusalError,
-    Run,
-    Shared,
-    write_whole,
-)
+from ringside_core.specs import Comparison, RefusalError, Run, Shared, write_whole
 from tests.unit.report.hostile import MARKUP
 from tests.unit.report.proofs import failed
 from tests.unit.report.small import small

@@ -2,12 +2,7 @@
 
 import pytest
 
-from ringside.report.words import (
-    range_of,
-    span_of,
-    times,
-    with_interval,
-)
+from ringside.report.words import range_of, span_of, times, with_interval
 from ringside.stats.figure import Figure, Interval, Spread
 
 
@@ -38,10 +33,7 @@ def test_range(spread: Spread, text: str) -> None:
             Figure(-0.00173, interval=Interval(-0.0683, 0.0649), n=6),
             ("-0.0017", "[-0.0683, 0.0649] n=6"),
         ),
-        (
-            Figure(3.5, "2 launches: too few for an interval", n=2),
-            ("3.50", "n=2, no interval"),
-        ),
+        (Figure(3.5, "2 launches: too few for an interval", n=2), ("3.50", "n=2, no interval")),
         (Figure(3.5, "one launch", n=1), ("3.50", "one launch")),
         (Figure(None, "no run was timed"), ("–", "no run was timed")),
     ],

@@ -6,12 +6,7 @@ from ringside_core.specs import Check, Host
 from tests.unit.report.proofs import BY_DESIGN, answered, certificate, deviation, failed
 from tests.unit.stats.factory import arm_of
 
-NEW = (
-    "float32 single updates",
-    "as timed",
-    "resumed",
-    "reference is plain Keras",
-)
+NEW = ("float32 single updates", "as timed", "resumed", "reference is plain Keras")
 
 
 def with_checks(backend: str, *names: str) -> str:

@@ -91,10 +91,7 @@ def test_a_spec_that_makes_no_sense_is_refused(
         ("{", "must be whole JSON"),
         ("[]", "schema version 5"),
         ('{"schema_version": 5}', "There is no backend of that name. Received: x.json"),
-        (
-            '{"schema_version": 5, "backend": "serial"}',
-            "RunSpec in x.json: epochs: Field required",
-        ),
+        ('{"schema_version": 5, "backend": "serial"}', "RunSpec in x.json: epochs: Field required"),
     ],
 )
 def test_a_damaged_document_is_refused(text: str, words: str) -> None:

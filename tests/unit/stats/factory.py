@@ -46,8 +46,7 @@ def spec_of(backend: str, replicas: int = 1, **changes: Any) -> RunSpec:
         "backend": backend,
         "options": {},
         "topology": Topology(
-            processes_per_host=replicas if many else 1,
-            replicas_per_process=1 if many else replicas,
+            processes_per_host=replicas if many else 1, replicas_per_process=1 if many else replicas
         ),
         "global_batch": 32,
         "epochs": 3,

@@ -8,11 +8,7 @@ import pytest
 from scipy import stats
 
 from ringside.stats.accuracy import ArmAccuracy, accuracy_of, olympic_mean
-from ringside_core.specs import (
-    Arm,
-    Comparison,
-    Run,
-)
+from ringside_core.specs import Arm, Comparison, Run
 from tests.unit.stats.factory import (
     STARTED_UNIX_S,
     arm_of,

@@ -9,13 +9,7 @@ from scipy import stats
 
 from ringside.stats.breakdown import Breakdown, breakdown_between, breakdown_of
 from ringside.stats.breakdown_arms import breakdown_arms_of
-from ringside_core.specs import (
-    Arm,
-    Comparison,
-    RefusalError,
-    Run,
-    Shared,
-)
+from ringside_core.specs import Arm, Comparison, RefusalError, Run, Shared
 from tests.unit.stats.factory import arm_of, comparison_of, epoch, record, run_of, spec_of
 
 BATCH = 32
@@ -241,13 +235,7 @@ def test_a_failed_breakdown_run_leaves_its_parts_out_by_name() -> None:
     found = breakdown_of(comparison.replace(runs=runs), "horovod ×2")
 
     assert parts_of(found) == pytest.approx(
-        {
-            "compute": 10,
-            "input": 2,
-            "contention": 2.5,
-            "exposed communication": 4,
-            "remainder": 2.5,
-        }
+        {"compute": 10, "input": 2, "contention": 2.5, "exposed communication": 4, "remainder": 2.5}
     )
     assert "framework tax, used is in the remainder" in found.reason
     assert "no run of 'horovod ×1 unused at batch 16' was timed" in found.reason

@@ -5,12 +5,7 @@ from typing import Any
 import pytest
 
 from ringside.stats.summary import summarize
-from ringside_core.specs import (
-    Comparison,
-    Outcome,
-    RefusalError,
-    Run,
-)
+from ringside_core.specs import Comparison, Outcome, RefusalError, Run
 from tests.unit.report.proofs import failed as unlike
 from tests.unit.stats.breakdown_case import twin_and_breakdown_arm
 from tests.unit.stats.factory import (

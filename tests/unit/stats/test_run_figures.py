@@ -7,12 +7,7 @@ import numpy as np
 import pytest
 
 from ringside.stats import run_figures
-from ringside.stats.step_times import (
-    LEAST_MARKED,
-    counted_blocks,
-    counted_epochs,
-    step_times_ms,
-)
+from ringside.stats.step_times import LEAST_MARKED, counted_blocks, counted_epochs, step_times_ms
 from ringside_core.specs import Block, EpochRecord, RefusalError, Run
 from tests.unit.stats.factory import (
     STARTED_UNIX_S,
@@ -32,10 +27,7 @@ def two_ranks(first: list[float], second: list[float]) -> Run:
     """A run of two ranks with these train_s, by epoch."""
     return run_of(
         ARM,
-        [
-            record(SPEC, [epoch(s) for s in first], 0),
-            record(SPEC, [epoch(s) for s in second], 1),
-        ],
+        [record(SPEC, [epoch(s) for s in first], 0), record(SPEC, [epoch(s) for s in second], 1)],
     )
 
 

@@ -11,14 +11,7 @@ import pytest
 from ringside.stats.evidence import Answer, replicas_equal, same_rows
 from ringside.stats.figure import Figure, Spread, spread_of
 from ringside.stats.summary import Efficiency, summarize
-from ringside_core.specs import (
-    Block,
-    Comparison,
-    LedgerDigest,
-    Outcome,
-    RefusalError,
-    RunSpec,
-)
+from ringside_core.specs import Block, Comparison, LedgerDigest, Outcome, RefusalError, RunSpec
 from tests.unit.report.proofs import answered, certificate, verified
 from tests.unit.stats.breakdown_case import twin_and_breakdown_arm
 from tests.unit.stats.factory import (
@@ -294,10 +287,7 @@ def test_rows_are_held_against_each_other_as_far_as_all_have_trained() -> None:
     assert same_rows(runs) == ["yes", "yes"]
     assert same_rows(
         [runs[0], run_of(arm_of("horovod"), [record(spec_of("horovod"), [part])])]
-    ) == [
-        "unknown",
-        "unknown",
-    ]
+    ) == ["unknown", "unknown"]
 
 
 def test_what_leaves_within_its_first_epoch_is_held_against_what_leaves_with_it() -> None:
@@ -327,10 +317,7 @@ OTHERS = ROWS.replace(hash="2" * 16)
         ([("serial", [ROWS, OTHERS]), ("horovod", [ROWS, OTHERS])], ["yes", "yes"]),
         # which of two is right is not known
         ([("serial", [ROWS, OTHERS]), ("horovod", [OTHERS, ROWS])], ["no", "no"]),
-        (
-            [("serial", [ROWS]), ("horovod", [OTHERS]), ("mirrored", [ROWS])],
-            ["yes", "no", "yes"],
-        ),
+        ([("serial", [ROWS]), ("horovod", [OTHERS]), ("mirrored", [ROWS])], ["yes", "no", "yes"]),
         ([("serial", [ROWS]), ("horovod", [ROWS, None])], ["one run", "unknown"]),
         # under XLA rows are counted only
         ([("serial", [ROWS]), ("mirrored", [ROWS.replace(hash="")])], ["yes", "yes"]),

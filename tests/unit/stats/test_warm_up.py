@@ -144,10 +144,7 @@ def test_several_steps_of_one_time_are_counted_as_steps() -> None:
 
 @pytest.mark.parametrize(
     ("steps", "epochs", "reason"),
-    [
-        (30, 1, "needs at least 2 epochs"),
-        (10, 3, "30 step times: 50 are needed to find warm-up"),
-    ],
+    [(30, 1, "needs at least 2 epochs"), (10, 3, "30 step times: 50 are needed to find warm-up")],
 )
 def test_short_runs_say_that_nothing_could_be_found(steps: int, epochs: int, reason: str) -> None:
     """Then only the first epoch is left out, because it holds tracing."""

@@ -22,11 +22,7 @@ class Asked(Exception):  # noqa: N818  # no error: the answer that the test wait
     [("digits", None, 20), ("digits-large", None, 8), ("digits-large", 5, 5), ("a.py:b", None, 20)],
 )
 def test_the_workload_says_how_many(
-    workload: str,
-    asked: int | None,
-    steps: int,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
+    workload: str, asked: int | None, steps: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Twenty, fewer where an update takes long; a number that was typed counts more."""
 

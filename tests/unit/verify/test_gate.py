@@ -29,11 +29,7 @@ CHANGES: dict[str, tuple[str, int, Callable[[Trace], None]]] = {
     "a weight": ("weights", 4, lambda t: grow(t.weights["000 dense/kernel"], (4, 1), 1e-8)),
     "an initial weight": ("weights", 0, lambda t: grow(t.weights["000 dense/kernel"], (0, 3), 0.1)),
     "a final weight": ("weights", STEPS, lambda t: grow(t.final["000 dense/kernel"], (1, 1), 1e-8)),
-    "a first moment": (
-        "slots",
-        2,
-        lambda t: grow(t.slots["001 m/dense/kernel"], (2, 0), 1e-8),
-    ),
+    "a first moment": ("slots", 2, lambda t: grow(t.slots["001 m/dense/kernel"], (2, 0), 1e-8)),
     "a tiny second moment": (
         "slots",
         3,

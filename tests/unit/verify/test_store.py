@@ -12,15 +12,7 @@ from rich.console import Console
 from ringside.verify import certify_arms, store
 from ringside.verify.subject import Subject
 from ringside_core.readings.machine import machine_facts
-from ringside_core.specs import (
-    Arm,
-    Certificate,
-    Check,
-    Host,
-    Placement,
-    RunSpec,
-    Topology,
-)
+from ringside_core.specs import Arm, Certificate, Check, Host, Placement, RunSpec, Topology
 
 
 @pytest.fixture(autouse=True)
@@ -189,11 +181,7 @@ def test_a_variable_that_libraries_obey_makes_it_stale(
 
 @pytest.mark.parametrize(
     "file",
-    [
-        "home/.openmpi/mca-params.conf",
-        "openmpi/etc/openmpi-mca-params.conf",
-        "keras/keras.json",
-    ],
+    ["home/.openmpi/mca-params.conf", "openmpi/etc/openmpi-mca-params.conf", "keras/keras.json"],
 )
 def test_a_librarys_own_configuration_file_makes_it_stale(
     file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
