@@ -67,10 +67,11 @@ def digest(data: Any) -> int:
     *_, given = next(_shards[part] for part in parts_of(data) if part in _shards)
     found = hashlib.blake2b(digest_size=6)
     for node in nodes_of(given):
-        tensor = node.attr["value"].tensor
-        # A resource, such as a shuffle's generator, has a name and a device of its process.
-        if node.op != "Const" or tensor.dtype == tf.resource.as_datatype_enum:
+        if node.op != "Const":
             continue
+        tensor = node.attr["value"].tensor
+        if tensor.dtype == tf.resource.as_datatype_enum:
+            continue  # such as a shuffle's generator: its name and device are of its process
         if tensor.dtype == tf.string.as_datatype_enum:  # files may lie in a folder of each process
             names = np.ravel(tf.io.parse_tensor(tensor.SerializeToString(), tf.string).numpy())
             found.update(b"/".join(name.rpartition(b"/")[2] for name in names))

@@ -47,8 +47,8 @@ def with_final(
 def live_samples(comparison: Comparison, runs: Iterable[LiveRun]) -> Samples:
     """The throughputs of runs of the screening, in shares of a global batch a second.
 
-    They choose, and nothing else: what counts of a block is known when a run is over. Of an
-    asynchronous run an update is one worker's.
+    They choose, and nothing else. All passes count: of five, `samples_of` may leave too few for a
+    ratio. Of an asynchronous run an update is one worker's.
     """
     found: dict[str, dict[int, Sample]] = {arm.label: {} for arm in comparison.arms}
     for run in runs:

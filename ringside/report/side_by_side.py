@@ -31,11 +31,11 @@ HOW = (
 NO_GATE = "A regression is only reported here: the exit code stays 0."
 
 
-def write_side_by_side(told: SideBySide, folder: Path, *, names: tuple[str, str]) -> Path:
+def write_side_by_side(two: SideBySide, folder: Path, *, names: tuple[str, str]) -> Path:
     """Write side_by_side.html and side_by_side.md into the folder of the later comparison.
 
     Args:
-        told: the two comparisons.
+        two: comparisons.
         folder: where the pages are written.
         names: of the two folders, as the reader sees them.
 
@@ -45,9 +45,9 @@ def write_side_by_side(told: SideBySide, folder: Path, *, names: tuple[str, str]
     from ringside.report.html import rendered
     from ringside.report.markdown import escaped, rendered_section
 
-    title = f"{told.before.name} and {told.now.name}"
+    title = f"{two.before.name} and {two.now.name}"
     lead = f"Before: {names[0]}. Now: {names[1]}."
-    sections = (_circumstances(told), _arms(told))
+    sections = (_circumstances(two), _arms(two))
     page = rendered("side_by_side.html.j2", title=title, lead=lead, sections=sections, plots={})
     parts = [f"# {escaped(title)}", escaped(lead)]
     for section in sections:
@@ -57,25 +57,25 @@ def write_side_by_side(told: SideBySide, folder: Path, *, names: tuple[str, str]
     return folder / PAGE
 
 
-def summary_of(told: SideBySide) -> str:
+def summary_of(two: SideBySide) -> str:
     """Arms that became slower or faster, or lost their certificate; one sentence each."""
-    slower = [one for one in told.changes if one.regression]
-    faster = [one for one in told.changes if one.word == "faster"]
-    if not told.changes:
+    slower = [one for one in two.changes if one.regression]
+    faster = [one for one in two.changes if one.word == "faster"]
+    if not two.changes:
         return "No arm is in both comparisons."
     said = [_counted(slower, "slower"), _counted(faster, "faster")]
     if not slower and not faster:
-        said = [f"No difference can be told for any of {plural(len(told.changes), 'arm')}."]
-    lost = [one.label for one in told.changes if one.certificate == "lost"]
-    gained = [one.label for one in told.changes if one.certificate == "gained"]
+        said = [f"No significant difference for any of {plural(len(two.changes), 'arm')}."]
+    lost = [one.label for one in two.changes if one.certificate == "lost"]
+    gained = [one.label for one in two.changes if one.certificate == "gained"]
     said += [f"No longer comparable: {', '.join(lost)}."] if lost else []
     said += [f"Now comparable: {', '.join(gained)}."] if gained else []
     return " ".join(one for one in said if one)
 
 
 def _counted(changes: Sequence[Change], word: str) -> str:
-    told = ", ".join(f"{one.label} {_ratio(one)}" for one in changes)
-    return f"{plural(len(changes), 'arm')} {word}: {told}." if changes else ""
+    named = ", ".join(f"{one.label} {_ratio(one)}" for one in changes)
+    return f"{plural(len(changes), 'arm')} {word}: {named}." if changes else ""
 
 
 def _ratio(change: Change) -> str:
@@ -85,34 +85,34 @@ def _ratio(change: Change) -> str:
     return f"{times(value, within)} {span_of(change.ratio)}".rstrip()
 
 
-def _circumstances(told: SideBySide) -> Section:
+def _circumstances(two: SideBySide) -> Section:
     """What differs between the two although the experiment is the same."""
-    names = [name for name, _, _ in told.differs]
+    names = [name for name, _, _ in two.differs]
     columns = heads("<What | <Before | <Now")
-    rows = tuple((Cell(name), Cell(old), Cell(new)) for name, old, new in told.differs)
+    rows = tuple((Cell(name), Cell(old), Cell(new)) for name, old, new in two.differs)
     blocks = (Table(columns, rows, label="What differs", kind="differs"),) if rows else ()
     answer = f"Different: {', '.join(names)}." if names else "Software and rounds are the same."
     return Section("around", "What else differs?", "Around", answer, blocks, sure=not names)
 
 
-def _arms(told: SideBySide) -> Section:
-    notes = [(one, "") for one in _notes(told)]
-    blocks: list[Block] = [changes_table(told)]
-    blocks += [Text(why_not)] if (why_not := _why_no_interval(told)) else []
+def _arms(two: SideBySide) -> Section:
+    notes = [(one, "") for one in _notes(two)]
+    blocks: list[Block] = [changes_table(two)]
+    blocks += [Text(why_not)] if (why_not := _why_no_interval(two)) else []
     blocks += [Bullets(tuple(notes)), Text(HOW)]
-    bad = any(one.regression or one.certificate == "lost" for one in told.changes)
+    bad = any(one.regression or one.certificate == "lost" for one in two.changes)
     return Section(
-        "arms", "Faster or slower?", "Arms", summary_of(told), tuple(blocks), sure=not bad
+        "arms", "Faster or slower?", "Arms", summary_of(two), tuple(blocks), sure=not bad
     )
 
 
-def _why_no_interval(told: SideBySide) -> str:
-    return why_no_interval(e for one in told.changes for e in (one.before, one.now, one.ratio))
+def _why_no_interval(two: SideBySide) -> str:
+    return why_no_interval(e for one in two.changes for e in (one.before, one.now, one.ratio))
 
 
-def _notes(told: SideBySide) -> list[str]:
+def _notes(two: SideBySide) -> list[str]:
     notes = []
-    serial = told.serial
+    serial = two.serial
     if serial is not None:
         notes.append(
             f"{serial.label}, which is not distributed, is now {_ratio(serial)} as fast. "
@@ -124,20 +124,20 @@ def _notes(told: SideBySide) -> list[str]:
             "No arm without distribution is in both comparisons, so a change of the machine cannot "
             "be told from a change of a stack."
         )
-    if told.only_before:
-        notes.append(f"Only before: {', '.join(told.only_before)}.")
-    if told.only_now:
-        notes.append(f"Only now: {', '.join(told.only_now)}.")
+    if two.only_before:
+        notes.append(f"Only before: {', '.join(two.only_before)}.")
+    if two.only_now:
+        notes.append(f"Only now: {', '.join(two.only_now)}.")
     return [*notes, NO_GATE]
 
 
-def changes_table(told: SideBySide) -> Table:
+def changes_table(two: SideBySide) -> Table:
     """One row for each arm that is in both comparisons."""
     columns = heads(
         "<Arm | Before (examples/s) | Now (examples/s) | Now ÷ before (95 % interval) | "
         "<Verdict | <Comparable"
     )
-    rows = tuple(_row(one) for one in told.changes)
+    rows = tuple(_row(one) for one in two.changes)
     return Table(columns, rows, label="Arms in both comparisons", kind="changes")
 
 
@@ -165,12 +165,12 @@ def _row(one: Change) -> tuple[Cell, ...]:
     )
 
 
-def render_side_by_side_table(told: SideBySide) -> RichTable:
+def render_side_by_side_table(two: SideBySide) -> RichTable:
     """The same for a terminal."""
     below = RichText()
-    below.append(plain(summary_of(told)) + "\n", style="bold")
-    for name, old, new in told.differs:
+    below.append(plain(summary_of(two)) + "\n", style="bold")
+    for name, old, new in two.differs:
         below.append(f"\ndiffers  {plain(name)}: {plain(old)} before, {plain(new)} now")
-    for note in (_why_no_interval(told), *_notes(told)):
+    for note in (_why_no_interval(two), *_notes(two)):
         below.append(f"\n{plain(note)}" if note else "")
-    return rich_table(changes_table(told), below=below)
+    return rich_table(changes_table(two), below=below)

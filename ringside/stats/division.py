@@ -1,8 +1,8 @@
 """How the budget behind the screening is divided: how many launches, and how long each is timed.
 
-After Kalibera and Jones (2013, ISMM, "Rigorous benchmarking in reasonable time"): of what a launch
-and a pass cost, and what they scatter. They make the variance least. Here the interval is: of three
-launches it is wide because Student's t is, and that is no matter of variance.
+After Kalibera and Jones (2013, ISMM, "Rigorous benchmarking in reasonable time"): by what a launch
+and a pass cost, and what they scatter. They make the variance least; here the interval is made
+narrowest, because of few launches Student's t is what makes it wide.
 """
 
 import math

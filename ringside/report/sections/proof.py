@@ -218,8 +218,8 @@ def proof_section(comparison: Comparison, summary: Summary, proof: Proof) -> Sec
     blocks += [Heading("What the timed runs computed"), evidence_table(summary)]
     if proof.losses:
         blocks.append(Text(proof.losses))
-    told, sure = proof.answer, proof.certain
-    return Section("same", "Did they compute the same?", "Proof", told, tuple(blocks), sure=sure)
+    said, sure = proof.answer, proof.certain
+    return Section("same", "Did they compute the same?", "Proof", said, tuple(blocks), sure=sure)
 
 
 def evidence_table(summary: Summary) -> Table:
