@@ -213,10 +213,12 @@ def _as_typed(parameter: Any, value: object) -> str:
 
 def _report(console: Console, comparison: Comparison, folder: Path, *, seconds: float) -> None:
     """The table, the page, what it says, what to do next; exit code 1 if a run failed."""
+    from ringside.report.earlier import with_earlier
     from ringside.report.ending import next_step
     from ringside.report.table import render_table
     from ringside.report.write import write_report  # matplotlib: only now
 
+    comparison = with_earlier(comparison, folder)
     page = write_report(comparison, folder)
     console.print(render_table(comparison))
     failed = sum(not run.outcome.completed for run in comparison.runs)

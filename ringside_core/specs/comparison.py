@@ -203,7 +203,7 @@ class Comparison(Document):
         asked: how much was to be measured.
         finalists: labels of the arms of the final; empty: the screening has not ended.
         division: of the time behind the screening; None: it has not ended, or there is no final.
-        notes: what became of contenders that failed, one sentence each.
+        notes: what became of contenders that failed; an earlier comparison that says otherwise.
         spent_s: time since the start of the screening.
         ended_because: why there was no other launch, one sentence; empty: it was interrupted and
             can go on (`ringside compare --resume`).

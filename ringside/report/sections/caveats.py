@@ -4,8 +4,15 @@ import re
 from collections.abc import Iterator, Sequence
 
 from ringside.report.blocks import Bullets, Caveat, Section
+from ringside.report.earlier import CONTRADICTION
 from ringside.report.ranking import counted_runs, ranked, sizes_of
-from ringside.report.sections.headline import against_serial, contenders, loses, named
+from ringside.report.sections.headline import (
+    MORE_TIME,
+    against_serial,
+    contenders,
+    loses,
+    named,
+)
 from ringside.report.sections.machine import about_machine
 from ringside.report.sections.noise import false_alarm
 from ringside.report.sections.resources import ArmResources, arm_resources
@@ -139,7 +146,10 @@ def _chance(comparison: Comparison, summary: Summary) -> Iterator[Caveat]:
 
 def _runs(comparison: Comparison, summary: Summary) -> Iterator[Caveat]:
     for note in comparison.notes:
-        yield Caveat(note, "See Failures for the cause.", "failures")
+        if note.startswith(CONTRADICTION):
+            yield Caveat(note, f"An interval is of its own minutes; what would help: {MORE_TIME}.")
+        else:
+            yield Caveat(note, "See Failures for the cause.", "failures")
     for row in summary.arms:
         if row.not_completed:
             kinds = [f"{run.outcome.kind} in {run.stage}" for run in row.not_completed]
