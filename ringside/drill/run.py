@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from launch import make_plan
 from launch.attempts import trainers_of
 from ringside.drill.cells import Cell
 from ringside.drill.disk import small_disk
@@ -55,12 +56,16 @@ class Run:
     ) -> None:
         self.spec, self.label, self.exact = subject.spec, subject.arm.label, subject.exact
         self.fault, self.folder = fault, folder
-        self.plan = start.plan(self.spec, folder)
+        launcher = start.launcher_of(self.spec)
+        # As the supervisor makes it: `Start.plan` may leave the launcher out.
+        self.plan = make_plan(
+            self.spec, run_dir=folder, placement=start.placement, launcher=launcher
+        )
         self._asked = Supervised(
             spec=self.spec,
             run_dir=str(folder),
             placement=start.placement,
-            launcher=start.launcher_of(self.spec),
+            launcher=launcher,
             restarts=RESTARTS if fault else 0,
             min_replicas=min_replicas,
             deadline_s=deadline_s,

@@ -9,15 +9,18 @@ import numpy as np
 import psutil
 import pytest
 
-from launch import Plan, make_plan
+from launch import Plan
 from ringside.drill.cells import Cell
 from ringside.drill.drill import between_checkpoints
 from ringside.drill.faults import FAULTS, obstacle, victim
 from ringside.drill.left import CHECKPOINT, deviation, unlike
 from ringside.drill.outside import damage, process_of, processes_of
+from ringside.drill.run import Run
+from ringside.verify.processes import HERE
+from ringside.verify.subject import Subject
 from ringside_core.archives import read_arrays
 from ringside_core.specs import THIS_MACHINE, LedgerDigest, Outcome, RefusalError, RunSpec
-from tests.unit.stats.factory import epoch, record, spec_of
+from tests.unit.stats.factory import arm_of, epoch, record, spec_of
 from tests.waiting import wait_until
 
 LOST = Outcome(kind="failed", reason="rank-1 was killed", error_class="ProcessDied")
@@ -25,9 +28,10 @@ DONE = Outcome(kind="completed")
 
 
 def planned(backend: str, tmp_path: Path) -> tuple[RunSpec, Plan]:
-    """A run of two replicas, and its plan."""
+    """A run of two replicas, and its plan: a drill has the launcher that a user has."""
     spec = spec_of(backend, 2)
-    return spec, make_plan(spec, run_dir=tmp_path / backend)
+    subject = Subject(arm_of(backend, 2), spec)
+    return spec, Run(subject, "", tmp_path / backend, HERE, deadline_s=20).plan
 
 
 @pytest.mark.parametrize(
