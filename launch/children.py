@@ -95,8 +95,6 @@ class Children:
 
     def __enter__(self) -> Self:
         try:
-            if self.plan.scratch:
-                Path(self.plan.scratch).mkdir(mode=0o700)
             self._keep_guarded()
             for process in self.plan.processes:
                 self._start(process)
@@ -167,7 +165,7 @@ class Children:
             [
                 *(sys.executable, "-I", "-S", str(SWEEPER), plan.run_id),
                 *("--when-gone", str(os.getpid())),
-                *("--run-dir", plan.run_dir, f"--scratch={plan.scratch}"),
+                *("--run-dir", plan.run_dir),
                 *(f"--remote={shlex.join(command)}" for command in (*sweeps, *plan.cleanup)),
             ],
             stdin=subprocess.DEVNULL,
@@ -191,7 +189,7 @@ class Children:
         self._wait_for_all(KILL_S)
         failed = sweep.sweep_remote([*map(list, self.plan.cleanup)])
         self.survivors += [f"what `{shlex.join(command)}` did not end" for command in failed]
-        sweep.tidy(Path(self.plan.run_dir), self.plan.scratch)
+        sweep.tidy(Path(self.plan.run_dir))
         for child in self.started.values():
             os.close(child.handle)
             if child.popen.stdin is not None:

@@ -62,7 +62,6 @@ class Plan(Noun):
         run_id: value of RINGSIDE_RUN_ID in every process.
         cluster: the addresses at which the tasks listen, if there is a TF_CONFIG.
         remote_hosts: machines other than this one.
-        scratch: folder for files that a launcher keeps in shared memory; removed after the run.
         python: the interpreter, here and on the remote hosts.
         files: text of each file that a launcher reads, by its name in the run dir.
         cleanup: commands that end processes which our signals do not reach. They run in any case.
@@ -76,7 +75,6 @@ class Plan(Noun):
     run_id: str
     cluster: Cluster | None = None
     remote_hosts: tuple[str, ...] = ()
-    scratch: str = ""
     python: str
     files: dict[str, str] = Field(default_factory=dict)
     cleanup: tuple[tuple[str, ...], ...] = ()

@@ -6,6 +6,7 @@ import secrets
 import shlex
 import socket
 import sys
+import tempfile
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from launch.plan import LISTEN_ON, RUN_ID, Plan, Process
+from launch.remote import sweep
 from launch.remote.host_facts import interfaces
 from launch.remote.ssh import OPTIONS
 from ringside_core.specs import RefusalError, RunSpec
@@ -63,7 +65,7 @@ class Site:
         run_id: marks the processes of one run.
         names: names and addresses of this machine, in small letters.
         is_root: for root, Open MPI needs a flag.
-        scratch: folder that a launcher may fill; removed after the run.
+        scratch: folder that a launcher may fill on each machine; it is removed with the run.
         free_ports: asks the kernel for a number of TCP ports.
         program: file in the checkout that each task runs. It is started by its path, so that it
             imports this checkout, also where Ringside is not installed or another one is.
@@ -88,8 +90,7 @@ class Site:
     def here(cls) -> Self:
         """This machine, this interpreter, a new run."""
         run_id = secrets.token_hex(8)
-        memory = Path("/dev/shm")
-        folder = memory if os.access(memory, os.W_OK) else Path("/tmp")
+        folder = sweep.MEMORY if os.access(sweep.MEMORY, os.W_OK) else tempfile.gettempdir()
         library = Path(sys.prefix) / "lib" / "ringside_listen.so"
         return cls(
             python=sys.executable,
@@ -98,7 +99,7 @@ class Site:
             run_id=run_id,
             names=own_names(),
             is_root=os.geteuid() == 0,
-            scratch=str(folder / f"ringside-{run_id}"),
+            scratch=f"{folder}/{sweep.temporary_prefix(run_id)}mpi",
             free_ports=free_ports,
             listen_library=str(library) if library.exists() else "",
         )

@@ -34,10 +34,10 @@ class Horovodrun:
         env = {RUN_ID: site.run_id}
         if not (away and by_mpi):  # Open MPI's daemons elsewhere get no environment from us
             env |= site.listen_on(interface or LOOPBACK)
-        scratch = hidden = ""
+        hidden = ""
         command = site.task_command(run_dir)
         if by_mpi:
-            env |= spec.options.open_mpi_environment
+            env |= scratch_env(site.scratch) | spec.options.open_mpi_environment
             # Tasks pin themselves, in the same way under every launcher. `--name=value`, because
             # the values begin with a dash. horovodrun itself adds --allow-run-as-root.
             # horovodrun sets the interface of btl_tcp, and Open MPI takes no parameter twice.
@@ -47,9 +47,6 @@ class Horovodrun:
                 "--binding-args=--bind-to none --map-by slot",
                 f"--mpi-args={shlex.join(['--oversubscribe', *reach])}",
             ]
-            if not away:
-                scratch = site.scratch
-                env |= scratch_env(scratch)
         else:
             how = ["--gloo", "--gloo-timeout-seconds", str(GLOO_TIMEOUT_S)]
             hidden = str(run_dir / ENVIRONMENT)
@@ -72,5 +69,4 @@ class Horovodrun:
             processes=(Process(name=LAUNCHER_NAME, argv=argv, env=env, private=hidden),),
             expects=rank_names(spec),
             remote_hosts=away,
-            scratch=scratch,
         )

@@ -43,8 +43,7 @@ class Mpirun:
             *(part for name in exported for part in ("-x", name)),
             *site.task_command(run_dir),
         )
-        scratch = "" if away else site.scratch
-        env = {RUN_ID: site.run_id, **(scratch_env(scratch) if scratch else {})}
+        env = {RUN_ID: site.run_id, **scratch_env(site.scratch)}
         env |= {} if away else site.listen_on(LOOPBACK)
         env |= spec.options.open_mpi_environment  # mpirun passes it to every rank
         return site.plan(
@@ -53,7 +52,6 @@ class Mpirun:
             processes=(Process(name=LAUNCHER_NAME, argv=argv, env=env),),
             expects=rank_names(spec),
             remote_hosts=away,
-            scratch=scratch,
         )
 
 
@@ -69,5 +67,5 @@ def remote_flags(networks: Mapping[str, str], site: Site) -> tuple[str, ...]:
 
 
 def scratch_env(folder: str) -> dict[str, str]:
-    """Let Open MPI keep its session files and shared memory in a folder that we remove."""
+    """Let Open MPI keep its files in a folder of the run, on each host; we remove it."""
     return {"OMPI_MCA_orte_tmpdir_base": folder, "OMPI_MCA_btl_vader_backing_directory": folder}

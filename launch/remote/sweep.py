@@ -21,6 +21,7 @@ import time
 from pathlib import Path
 
 MARK = "RINGSIDE_RUN_ID"
+MEMORY = "/dev/shm"
 # A process in uninterruptible sleep (a dead network disk) ends only when the kernel lets it.
 PATIENCE_S = 10.0
 REMOTE_PATIENCE_S = 20.0
@@ -54,7 +55,8 @@ def members(run_id: str) -> list[int]:
 def temporary_prefix(run_id: str) -> str:
     """How the folders begin in which the processes of a run keep their temporary files.
 
-    They lie in the temporary directory of each machine, because names of sockets must be short.
+    They lie in the temporary directory of each machine, because names of sockets must be short, or
+    in its shared memory.
     """
     return f"ringside-{run_id}-"
 
@@ -78,8 +80,9 @@ def kill_members(run_id: str) -> list[int]:
         if passed > PATIENCE_S:
             return alive
         _wait_for_exits(alive)
-    for folder in Path(tempfile.gettempdir()).glob(f"{temporary_prefix(run_id)}*"):
-        shutil.rmtree(folder, ignore_errors=True)
+    for place in (tempfile.gettempdir(), MEMORY):
+        for folder in Path(place).glob(f"{temporary_prefix(run_id)}*"):
+            shutil.rmtree(folder, ignore_errors=True)
     return []
 
 
@@ -108,13 +111,11 @@ def _wait_for_exits(pids: list[int]) -> None:
                 waiting -= 1
 
 
-def tidy(run_dir: Path, scratch: str) -> None:
-    """Remove half-written files, the private environment and a launcher's shared memory."""
+def tidy(run_dir: Path) -> None:
+    """Remove half-written files and the private environment."""
     (run_dir / ENVIRONMENT).unlink(missing_ok=True)
     for half in run_dir.rglob(f".*{HALF}"):
         half.unlink(missing_ok=True)
-    if scratch:
-        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def sweep_remote(commands: list[list[str]]) -> list[list[str]]:
@@ -197,7 +198,6 @@ def main() -> int:
     parser.add_argument("--when-gone", type=int)
     parser.add_argument("--keep", action="store_true")
     parser.add_argument("--run-dir", type=Path)
-    parser.add_argument("--scratch", default="")
     parser.add_argument("--remote", action="append", default=[])
     options = parser.parse_args()
     if options.when_gone:
@@ -207,7 +207,7 @@ def main() -> int:
     left = kill_members(options.run_id)
     sweep_remote([shlex.split(command) for command in options.remote])
     if options.run_dir:
-        tidy(options.run_dir, options.scratch)
+        tidy(options.run_dir)
     return 1 if left else 0
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -60,7 +61,9 @@ def left_after(run_id: str, seconds: float) -> dict[int, str]:
 
 @pytest.fixture
 def training(lab: Lab, hostfile: Path, tmp_path: Path) -> Iterator[Training]:
-    """A run on the two hosts of the lab, in training when returned."""
+    """A run on the two hosts of the lab, in training when returned; Open MPI leaves no files."""
+    of_open_mpi = Path(f"/tmp/ompi.{lab.hosts[1].name}.{os.geteuid()}")
+    shutil.rmtree(of_open_mpi, ignore_errors=True)  # what a run without Ringside has left
     with contextlib.ExitStack() as ends:
 
         def start(stack: str) -> Launched:
@@ -77,6 +80,8 @@ def training(lab: Lab, hostfile: Path, tmp_path: Path) -> Iterator[Training]:
             return run
 
         yield start
+
+    assert not of_open_mpi.exists()
 
 
 @pytest.mark.parametrize("stack", ["horovod", nightly("horovod --launcher mpirun")])

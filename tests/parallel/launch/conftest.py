@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import os
 import socket
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 from launch import LauncherName, Plan, Site, make_plan
 from launch.children import SWEEPER
 from launch.plan import LAUNCHER_NAME
+from launch.remote import sweep
 from ringside_core.specs import (
     Host,
     Placement,
@@ -114,7 +116,8 @@ def assert_nothing_left(plan: Plan) -> None:
     """No process, port, shared memory or half a record of a run."""
     left = [f"{process.pid} {cmdline(process)}" for process in processes_of(plan.run_id)]
     assert left == []
-    assert not (plan.scratch and Path(plan.scratch).exists())
+    for place in (tempfile.gettempdir(), sweep.MEMORY):
+        assert list(Path(place).glob(f"{sweep.temporary_prefix(plan.run_id)}*")) == []
     assert list(Path(plan.run_dir).rglob(".*")) == []
     for task in plan.cluster.tasks() if plan.cluster else []:
         with socket.socket() as probe:

@@ -205,7 +205,7 @@ def test_tidying_removes_halves_only(tmp_path: Path) -> None:
     for file in (whole, half, tmp_path / ".checkpoint.npz.u1.half"):
         file.write_text("{")
 
-    tidy(tmp_path, "")
+    tidy(tmp_path)
 
     assert [file.name for file in tmp_path.rglob("*") if file.is_file()] == ["rank-0.json"]
 
@@ -261,7 +261,6 @@ def test_a_job_that_does_not_end_is_a_survivor(tmp_path: Path, plan_of: PlanOf) 
         run_dir=str(tmp_path),
         processes=(Process(name=LAUNCHER_NAME, argv=("true",)),),
         run_id=secrets.token_hex(8),
-        scratch="",
         cleanup=(("true",), ("sh", "-c", "exit 1")),
     )
 

@@ -116,7 +116,7 @@ def test_mpirun_on_two_hosts(plan_of: PlanOf) -> None:
     plan = plan_of("horovod", hosts=2, hostfile="here\nb", launcher="mpirun")
 
     assert plan.render() == (
-        f"{MARK} mpirun -np 2 -H here:1,b:1 --bind-to none --map-by slot --oversubscribe "
+        f"{MARK} {SHM} mpirun -np 2 -H here:1,b:1 --bind-to none --map-by slot --oversubscribe "
         "--mca pml ob1 --mca btl '^openib' --prefix /venv --mca btl_tcp_if_include eth7 "
         f"--mca oob_tcp_if_include eth7 --mca plm_rsh_args '{SSH.removeprefix('ssh ')}' "
         f"--mca orte_launch_agent 'env {MARK} orted' -x PATH -x PYTHONHASHSEED=0 "
