@@ -10,8 +10,6 @@ from ringside.stats.screening import contenders, finalists, next_in_line, scatte
 from ringside.stats.summary import samples_of, summarize
 from ringside_core.specs import Arm, Comparison
 
-AT_ONCE = 1.1  # runs that start at once need so many times less: all of them compute
-
 
 def with_final(
     comparison: Comparison, *, start_s: float, pass_s: float = 0.0, samples: Samples | None = None
@@ -20,7 +18,7 @@ def with_final(
 
     Args:
         comparison: behind the screening.
-        start_s: seconds that the screening took beside its passes.
+        start_s: seconds in which all arms start.
         pass_s: seconds of a pass of all arms; 0: each arm ran alone.
         samples: of the screening; None: those of its runs.
     """
@@ -35,17 +33,18 @@ def with_final(
         asked,
         screening_s=comparison.spent_s,
         left_s=max(0.0, asked.budget_s - comparison.spent_s),
-        start_s=start_s * share / (AT_ONCE if comparison.live else 1.0),
+        start_s=start_s * share,
         pass_s=pass_s * share,
         scatter=scatter(samples, chosen),
         arms=len(kept),
         live=comparison.live,
+        started=comparison.live,
     )
     return comparison.replace(finalists=kept, division=division)
 
 
 def live_samples(comparison: Comparison, runs: Iterable[LiveRun]) -> Samples:
-    """The throughputs of runs of the screening, in shares of a global batch a second.
+    """The throughputs of runs that are alive, in shares of a global batch a second.
 
     They choose, and nothing else. All passes count: of five, `samples_of` may leave too few for a
     ratio. Of an asynchronous run an update is one worker's.
@@ -54,7 +53,7 @@ def live_samples(comparison: Comparison, runs: Iterable[LiveRun]) -> Samples:
     for run in runs:
         spec = run.plan.spec
         each = 1.0 if spec.capabilities.synchronous else 1 / spec.topology.num_replicas
-        if run.execution.outcome.completed and run.blocks:
+        if run.alive and run.blocks:
             updates = [one.ended_after - one.begun_after for one in run.blocks]
             mean = each * sum(updates) / sum(one.wall_s for one in run.blocks)
             rates = {

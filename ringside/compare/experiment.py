@@ -1,4 +1,4 @@
-"""An experiment: a screening, in which every arm runs once, and a final between the contenders."""
+"""An experiment: a screening of every arm, and a final between the contenders."""
 
 import os
 import shutil
@@ -20,6 +20,7 @@ from ringside.compare.live import LiveLaunch, LiveRun, Phase, live_launch, pass_
 from ringside.compare.progress import Observer
 from ringside.stats.division import LEAST_FINAL_PASSES
 from ringside.stats.rounds import disturbance, launches_of
+from ringside.stats.run_figures import startup_s
 from ringside.verify import store
 from ringside_core.readings.cores import usable_cores
 from ringside_core.readings.load import LoadWatch, cores_of
@@ -173,44 +174,72 @@ class _Making:
 
     def live(self, comparison: Comparison, number: int, due: Sequence[Arm]) -> Comparison:
         """Run arms beside each other, in turns."""
-        plans, runs = self.plan_of or planned(comparison.placement, quickly=number > 0), []
-        for position, arm in enumerate(due, len(comparison.runs)):
-            run_dir = _new_run_dir(self.folder, "runs", position, arm)
-            runs.append(LiveRun(arm.label, plans(arm, comparison.spec_of(arm, number), run_dir)))
-        with live_launch(comparison.deadline_s, self.observer, most=len(runs)) as launch:
+        with live_launch(comparison.deadline_s, self.observer, most=len(due)) as launch:
             if number == 0:
-                return self._screening(launch, comparison, runs)
-            return self._final(launch, comparison, runs, number)
+                return self._screening(launch, comparison, due)
+            runs, began = self._live_runs(comparison, due, number), time.monotonic()
+            launch.start_together(runs)
+            launch.warm(runs)
+            return self._final(launch, comparison, runs, number, time.monotonic() - began)
+
+    def _live_runs(
+        self, comparison: Comparison, arms: Sequence[Arm], number: int, *, place: str = "runs"
+    ) -> list[LiveRun]:
+        """Runs that have not begun; only those whose start is timed have the launcher as typed."""
+        plans, runs = self.plan_of or planned(comparison.placement, quickly=place == "runs"), []
+        for position, arm in enumerate(arms, len(comparison.runs)):
+            run_dir = _new_run_dir(self.folder, place, position, arm)
+            runs.append(LiveRun(arm.label, plans(arm, comparison.spec_of(arm, number), run_dir)))
+        return runs
 
     def _screening(
-        self, launch: LiveLaunch, comparison: Comparison, runs: Sequence[LiveRun]
+        self, launch: LiveLaunch, comparison: Comparison, arms: Sequence[Arm]
     ) -> Comparison:
+        """Time the start of each arm alone, then all of them in turns; contenders train on."""
         asked, began = comparison.asked, time.monotonic()
-        launch.start_each(runs, lambda seconds: refuse_too_short(asked, seconds))
-        launch.warm(runs)
-        start_s = time.monotonic() - began
-        refuse_too_short(asked, start_s + pass_seconds(runs) * SCREENING_PASSES)
-        pass_s = launch.train(runs, Phase(0.0, SCREENING_PASSES, f"{comparison.seed}/0"))
-        launch.end(runs)
-        comparison = self._with_runs(comparison, _kept_live(runs, 0, 0, self.folder))
-        samples = live_samples(comparison, runs)
-        return with_final(comparison, start_s=start_s, pass_s=pass_s, samples=samples)
-
-    def _final(
-        self, launch: LiveLaunch, comparison: Comparison, runs: Sequence[LiveRun], number: int
-    ) -> Comparison:
-        began = time.monotonic()
+        alone = self._live_runs(comparison, arms, 0, place="starts")
+        launch.start_each(alone, lambda seconds: refuse_too_short(asked, seconds))
+        alone_s = time.monotonic() - began
+        started = {run.arm: run for run in _kept_live(alone, 0, 0, self.folder)}
+        able = [arm for arm in arms if started[arm.label].outcome.completed]
+        runs, began = self._live_runs(comparison, able, 0), time.monotonic()
+        for run in runs:
+            run.alone_start_s = startup_s(started[run.label]).value
         launch.start_together(runs)
         launch.warm(runs)
         start_s = time.monotonic() - began
+        refuse_too_short(asked, alone_s + pass_seconds(runs) * SCREENING_PASSES)
+        pass_s = launch.train(runs, Phase(0.0, SCREENING_PASSES, f"{comparison.seed}/0"))
+        comparison = comparison.replace(spent_s=self.spent_s())
+        samples = live_samples(comparison, runs)
+        comparison = with_final(comparison, start_s=start_s, pass_s=pass_s, samples=samples)
+        self.observer.launch_end(comparison)
+        stay = [run for run in runs if run.alive and run.label in comparison.finalists]
+        leave = [run for run in runs if run not in stay]
+        launch.end(leave)
+        lost = [run for run in alone if not run.execution.outcome.completed]
+        kept = _kept_live([*lost, *leave], 0, 0, self.folder)
+        if comparison.division is None:
+            return self._with_runs(comparison, kept)
+        for run in stay:
+            run.forget()
+        return self._final(launch, comparison, stay, 1, comparison.division.start_s, kept)
+
+    def _final(
+        self, launch: LiveLaunch, comparison: Comparison, runs: Sequence[LiveRun], number: int,
+        start_s: float, kept: Sequence[Run] = (),
+    ) -> Comparison:  # fmt: skip
+        """Time runs that have started; with those of the screening that are to be kept."""
         seconds = _phase_s(comparison, self.spent_s())
         launch.train(runs, Phase(seconds, LEAST_FINAL_PASSES, f"{comparison.seed}/{number}"))
         began = time.monotonic()
         launch.end(runs)
         start_s += time.monotonic() - began
         # All or none: an arm that a later call ran alone would be no pair of these.
-        kept = _kept_live(runs, number, len(comparison.runs), self.folder)
-        comparison = self._with_runs(comparison, kept)
+        begun = len(comparison.runs) + len(kept)
+        comparison = self._with_runs(
+            comparison, [*kept, *_kept_live(runs, number, begun, self.folder)]
+        )
         if comparison.division is not None:  # its start is known by now
             division = comparison.division.replace(start_s=start_s)
             comparison = comparison.replace(division=division)
@@ -251,6 +280,7 @@ def _kept_live(runs: Sequence[LiveRun], number: int, begun: int, folder: Path) -
             position=position,
             load=Load.over(run.loads) if run.loads else None,
             blocks=tuple(run.blocks),
+            alone_start_s=run.alone_start_s,
         )
         for position, run in enumerate(runs, begun)
     ]

@@ -52,7 +52,8 @@ class LiveRun:
         label: of its arm.
         plan: of the run.
         done: updates that it has made.
-        active_s: time of its own turns, the start included.
+        alone_start_s: of its arm's start alone; None: that is not known.
+        active_s: time of its own turns, the start included, since it last forgot.
         update_s: time of an update: in its warm-up, then in its blocks.
         started: its start is over.
         blocks: its turns, without the warm-up.
@@ -62,6 +63,7 @@ class LiveRun:
 
     label: str
     plan: Plan
+    alone_start_s: float | None = None
     turns: Turns = field(init=False)
     done: int = 0
     active_s: float = 0.0
@@ -91,6 +93,10 @@ class LiveRun:
         seconds = time.monotonic() - began
         self.active_s += seconds
         return seconds
+
+    def forget(self) -> None:
+        """Begin to count again: what it made so far has chosen it."""
+        self.blocks, self.loads, self.active_s = [], [], 0.0
 
     @property
     def execution(self) -> Execution:
@@ -149,25 +155,25 @@ class LiveLaunch:
     pool: ThreadPoolExecutor
 
     def start_each(self, runs: Sequence[LiveRun], check: Callable[[float], None]) -> None:
-        """Start each while all others are frozen, so that its start is timed.
+        """Start each alone, and end it behind its first update: its start is timed.
 
         Args:
             runs: in the order in which they are started.
-            check: called after each start with the seconds that all will take; may raise.
+            check: called after each with the seconds that all will take; may raise.
 
         Raises:
-            RefusalError: they do not fit into memory, or what the check says.
+            RefusalError: they would not fit into memory together, or what the check says.
         """
         began, each = time.monotonic(), PROCESS_BYTES
-        for number, run in enumerate(runs):
-            left = [one.processes_here for one in runs[number:]]
-            refuse_without_memory(left, each, begun=number)
+        for number, run in enumerate(runs, start=1):
             self.observer.start(run.label)
             self._begin(run)
             run.turn(1, self.interrupts.raise_noted)
             run.started = True
             each = max(each, run.turns.memory_bytes() // max(1, run.processes_here))
-            check((time.monotonic() - began) * len(runs) / (number + 1))
+            self.end([run])
+            refuse_without_memory([one.processes_here for one in runs], each)
+            check((time.monotonic() - began) * len(runs) / number)
 
     def start_together(self, runs: Sequence[LiveRun]) -> None:
         """Start all at once: all of them compute, which needs less time.
@@ -277,18 +283,16 @@ def pass_seconds(runs: Sequence[LiveRun]) -> float:
     return updates_of_a_block(live) * sum(run.update_s for run in live)
 
 
-def refuse_without_memory(
-    processes: Sequence[int], each: int = PROCESS_BYTES, *, begun: int = 0
-) -> None:
+def refuse_without_memory(processes: Sequence[int], each: int = PROCESS_BYTES) -> None:
     """Refuse arms that do not fit into the memory of this machine at the same time."""
     free, left = psutil.virtual_memory().available, memory_left_bytes()
     available = free if left is None else min(free, left)
     sums = np.cumsum([each * count for count in processes])
     if len(sums) and sums[-1] > available:
-        fits = begun + int(np.searchsorted(sums, available, side="right"))
+        fits = int(np.searchsorted(sums, available, side="right"))
         raise RefusalError(
             "All arms of a live launch must fit into memory at the same time.",
-            received=f"{begun + len(processes)} arms; a process takes about {each / 2**20:.0f} MiB "
+            received=f"{len(processes)} arms; a process takes about {each / 2**20:.0f} MiB "
             f"and {available / 2**20:.0f} MiB are free, so {fits} arms fit",
             advice="Name fewer --backends or --replicas, or add --fresh.",
         )

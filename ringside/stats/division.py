@@ -49,6 +49,7 @@ def half_width(launches: Array, passes: Array, scatter: float, arms: int) -> Arr
 def divided(
     asked: Asked, *, screening_s: float, left_s: float, start_s: float, pass_s: float,
     scatter: float, arms: int, live: bool = True, made: int = 0, made_passes: float = 1.0,
+    started: bool = False,
 ) -> Division:  # fmt: skip
     """How the time that is left is divided.
 
@@ -63,17 +64,19 @@ def divided(
         live: phases can be of any length; else a launch takes `start_s`.
         made: launches of the final that there are already; others are added to them.
         made_passes: of each of those.
+        started: the first launch has started: it goes on from the screening.
     """
+    time_s = left_s + (start_s if started else 0.0)
     each_s = start_s + (LEAST_FINAL_PASSES * pass_s if live else 0.0)
     least = max(1, LEAST_LAUNCHES - made)
-    most = max(least, int(left_s / max(each_s, 1e-3)))
+    most = max(least, int(time_s / max(each_s, 1e-3)))
     more = asked.launches or most
     if live and asked.launches is None:
         able = np.arange(least, most + 1 if pass_s else least + 1).astype(np.float64)
-        passes = np.maximum(1.0, (left_s / able - start_s) / max(pass_s, 1e-3))
+        passes = np.maximum(1.0, (time_s / able - start_s) / max(pass_s, 1e-3))
         mean = (made + able) / (made / made_passes + able / passes)
         more = int(able[half_width(made + able, mean, scatter, arms).argmin()])
-    phase_s = max(0.0, left_s / more - start_s) if live else 0.0
+    phase_s = max(0.0, time_s / more - start_s) if live else 0.0
     return Division(
         screening_s=screening_s,
         launches=made + more,

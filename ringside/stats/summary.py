@@ -307,7 +307,7 @@ def _arm_row(
     """The row of an arm without what needs other arms."""
     own = [row for row in rows if row.arm == arm]
     completed = [row for row in own if row.run.outcome.completed]
-    start = next((row.figures["startup_s"] for row in completed if row.run.round == 0), None)
+    start = next((row.run.alone_start_s for row in completed if row.run.alone_start_s), None)
     counted = [_started_as(start, row) for row in completed if row.used]
     fed = worst([row.same_rows for row in completed])
     runs = [row.run for row in own]
@@ -332,14 +332,14 @@ def _arm_row(
     )
 
 
-def _started_as(start: Figure | None, row: RunRow) -> Mapping[str, Figure]:
-    """The figures of a run, with its arm's start in the screening; the final starts all at once."""
+def _started_as(start_s: float | None, row: RunRow) -> Mapping[str, Figure]:
+    """The figures of a run, with the start of its arm alone; a live launch starts all at once."""
     own, target = row.figures["startup_s"], row.figures["time_to_target_s"]
-    if start is None or start.value is None or own.value is None or not row.run.blocks:
+    if start_s is None or own.value is None:
         return row.figures
     if target.value is not None:
-        target = Figure(target.value + start.value - own.value)
-    return {**row.figures, "startup_s": start, "time_to_target_s": target}
+        target = Figure(target.value + start_s - own.value)
+    return {**row.figures, "startup_s": Figure(start_s), "time_to_target_s": target}
 
 
 def _without_departed(

@@ -332,6 +332,8 @@ class Run(Execution):
         load: what else the machine did; None: not known.
         blocks: its turns beside the other arms of its round, in order; empty: it ran alone
             (`--fresh`). With blocks, wall_s has only the time of its own turns.
+        alone_start_s: from the command to the end of the first step where its arm was started
+            alone, by the launcher as it is typed; None: the run itself was, or is of a later launch.
     """
 
     arm: str
@@ -341,6 +343,7 @@ class Run(Execution):
     log_dir: str
     load: Load | None = None
     blocks: tuple[Block, ...] = ()
+    alone_start_s: PositiveFloat | None = None
 
     @property
     def stage(self) -> str:

@@ -52,29 +52,34 @@ def frozen_rank(tmp_path: Path, process: "subprocess.Popen[str]") -> psutil.Proc
     raise AssertionError("no rank was frozen")
 
 
-def test_the_final_has_launches_of_its_own(tmp_path: Path) -> None:
-    """All of its arms are started together: what was started first would be slower."""
+def test_contenders_train_on_from_the_screening(tmp_path: Path) -> None:
+    """All arms are started together: what was started first would be slower. Others end."""
     flags = ("--backends", "one_device,mirrored", "--launches", "1", "--budget", "20s")
     code, said = ended(compare(tmp_path, *flags))
 
     assert code == 0, said
     comparison = results(tmp_path / FOLDER)
     assert comparison.finalists == ("serial ×1", "mirrored ×2")
-    made = {(run.arm, run.round): run for run in comparison.runs}
-    assert len(made) == len({run.log_dir for run in comparison.runs}) == 3 + 2
-    began = {key: run.started_unix_s or 0.0 for key, run in made.items()}
-    screened = [at for (_, number), at in began.items() if number == 0]
-    final = [at for (_, number), at in began.items() if number == 1]
-    assert min(final) > max(screened)
-    assert max(final) - min(final) < 1
+    made = {run.arm: run for run in comparison.runs}
+    assert {label: run.round for label, run in made.items()} == {
+        "one_device ×1": 0,
+        **dict.fromkeys(comparison.finalists, 1),
+    }
+    assert len(comparison.runs) == len({run.log_dir for run in comparison.runs}) == 3
+    began = [run.started_unix_s or 0.0 for run in made.values()]
+    assert max(began) - min(began) < 1
+    left = made["one_device ×1"].blocks[-1].ended_after
+    assert [made[label].blocks[0].begun_after for label in comparison.finalists] == [left, left]
     for run in made.values():
         assert run.wall_s >= sum(block.wall_s for block in run.blocks) > 0
+        assert run.alone_start_s
+        assert (tmp_path / FOLDER / "starts" / Path(run.log_dir).parent.name).is_dir()
     assert {row.same_rows for row in summarize(comparison).runs} == {"yes"}
 
 
 @pytest.mark.nightly
 def test_a_contender_that_dies_in_the_final(tmp_path: Path) -> None:
-    """It leaves the final, and keeps its row of the screening."""
+    """It leaves the final."""
     flags = ("--backends", "mirrored,horovod", "--launches", "1", "--budget", "90s")
     process = compare(tmp_path, *flags)
     assert process.stdout is not None
@@ -91,11 +96,11 @@ def test_a_contender_that_dies_in_the_final(tmp_path: Path) -> None:
     comparison = results(tmp_path / FOLDER)
     assert comparison.notes == ("horovod ×2 failed in launch 1 of the final.",)
     assert {(run.arm, run.round, run.outcome.completed) for run in comparison.runs} == {
-        ("horovod ×2", 0, True),
         ("horovod ×2", 1, False),
-        *((label, number, True) for label in ("serial ×1", "mirrored ×2") for number in (0, 1)),
+        ("serial ×1", 1, True),
+        ("mirrored ×2", 1, True),
     }
-    assert "6 runs, 1 failed" in said
+    assert "3 runs, 1 failed" in said
     assert left_of(tmp_path / FOLDER) == []
 
 

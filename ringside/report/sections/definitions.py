@@ -7,10 +7,11 @@ run, launch, arm: A run is one execution of an arm in fresh processes. A launch 
 that takes part once, in an order that is drawn at random. The unit that is repeated, and counted as
 n, is the launch, never the step. Runs that did not complete give no number; they are listed.
 
-screening, final, contenders: The screening is one launch of every arm. It chooses the contenders of
-the largest size: in each family the fastest arm, and the next if its passes do not tell the two
-apart. The final has several launches of the contenders and serial. Their numbers come from the
-final alone; those of other arms from the screening: "one launch", without an interval.
+screening, final, contenders: The screening starts each arm alone, which times its start, and then
+all at once. It chooses the contenders of the largest size: in each family the fastest arm, and the
+next if its passes do not tell the two apart. They and serial train on as the first of several
+launches of the final. Their numbers come from passes of the final alone; those of other arms from
+the screening: "one launch", without an interval.
 
 examples/s: Examples that were really trained ÷ time of the slowest process, after warm-up: Σ
 examples ÷ Σ max over processes of the seconds from the barrier before an epoch's first step to the

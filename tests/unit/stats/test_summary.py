@@ -259,15 +259,16 @@ def test_a_row_is_of_the_final_or_of_the_screening() -> None:
     assert summary.contest is None  # one of the two is not in the final
 
 
-def test_the_start_of_an_arm_is_that_of_the_screening() -> None:
-    """In the final all live arms start at once: 9 s there, 5 s alone; the target 4 s earlier."""
+def test_the_start_of_an_arm_is_that_alone() -> None:
+    """In a launch all live arms start at once: 9 s there, 5 s alone; the target 4 s earlier."""
     arm, spec = arm_of("serial"), spec_of("serial")
     blocks = (Block(number=0, begun_after=2, ended_after=4, wall_s=1.0),)
     epochs = [epoch(1.0, end_s=end_s, accuracy=0.95) for end_s in (20.0, 30.0)]
     runs = [
-        run_of(arm, [record(spec, epochs, startup_s=start)], number=number, blocks=blocks)
-        for number, start in enumerate((5.0, 9.0, 9.0, 9.0))
+        run_of(arm, [record(spec, epochs, startup_s=9.0)], number=number, blocks=blocks)
+        for number in (1, 2, 3)
     ]
+    runs[0] = runs[0].replace(alone_start_s=5.0)
 
     (row,) = summarize(comparison_of([arm], runs, finalists=("serial",), live=True)).arms
 
