@@ -222,7 +222,8 @@ def _report(console: Console, comparison: Comparison, folder: Path, *, seconds: 
     page = write_report(comparison, folder)
     console.print(render_table(comparison))
     failed = sum(not run.outcome.completed for run in comparison.runs)
-    console.print(f"{len(comparison.runs)} runs, {failed} failed, {seconds / 60:.1f} minutes")
+    runs = len({run.log_dir for run in comparison.runs})  # some go on from the screening
+    console.print(f"{runs} runs, {failed} failed, {seconds / 60:.1f} minutes")
     console.print(f"report: {page}", soft_wrap=True, highlight=False)
     following = next_step(summarize(comparison), comparison, str(folder))
     console.print(f"\nNext: {following}.", soft_wrap=True, highlight=False, markup=False)

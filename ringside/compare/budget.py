@@ -64,7 +64,7 @@ def refuse_too_short(asked: Asked, screening_s: float) -> None:
 
 
 def screened(comparison: Comparison) -> bool:
-    """Whether the screening is over; contenders that train on have their runs in launch 1."""
+    """Whether the screening is over; what went on from it and failed has no run there."""
     done = {run.arm for run in comparison.runs if run.round <= 1}
     return {arm.label for arm in comparison.arms_of(0)} <= done
 

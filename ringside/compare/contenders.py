@@ -70,7 +70,7 @@ def alone_s(comparison: Comparison, number: int) -> float:
 
 
 def with_more(comparison: Comparison) -> Comparison:
-    """A comparison with more launches, for the time that it has now."""
+    """A comparison with as many launches as fit into the time that it has now."""
     division, asked = comparison.division, comparison.asked
     if division is None:
         return comparison

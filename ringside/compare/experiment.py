@@ -13,10 +13,16 @@ from launch.launchers import Launcher
 from launch.launchers.ranks import Ranks, starts_ranks
 from ringside.compare import durations
 from ringside.compare.budget import SCREENING_PASSES, order_of, refuse_too_short, screened, why_end
-from ringside.compare.contenders import alone_s, live_samples, with_final, without_failed
+from ringside.compare.contenders import (
+    alone_s,
+    live_samples,
+    with_final,
+    with_more,
+    without_failed,
+)
 from ringside.compare.hosts import used_hosts
 from ringside.compare.hosts_load import HostsWatch
-from ringside.compare.live import LiveLaunch, LiveRun, Phase, live_launch, pass_seconds
+from ringside.compare.live import LiveLaunch, LiveRun, Phase, Stretch, live_launch, pass_seconds
 from ringside.compare.progress import Observer
 from ringside.stats.division import LEAST_FINAL_PASSES
 from ringside.stats.rounds import disturbance, launches_of
@@ -44,6 +50,7 @@ LONGEST_NAME = 80  # characters of a label in the name of a folder
 PlanOf = Callable[[Arm, RunSpec, Path], Plan]
 # Runs one arm in its own folder; returns what became of it and what else the machine did.
 Executor = Callable[[Arm, RunSpec, Path], tuple[Execution, Load | None]]
+Stretches = dict[str, Stretch]  # by label
 
 
 def planned(placement: Placement = THIS_MACHINE, *, quickly: bool = False) -> PlanOf:
@@ -199,8 +206,8 @@ class _Making:
         asked, began = comparison.asked, time.monotonic()
         alone = self._live_runs(comparison, arms, 0, place="starts")
         launch.start_each(alone, lambda seconds: refuse_too_short(asked, seconds))
-        alone_s = time.monotonic() - began
-        started = {run.arm: run for run in _kept_live(alone, 0, 0, self.folder)}
+        alone_s, made = time.monotonic() - began, _cut(alone)
+        started = {run.arm: run for run in _kept_live(alone, 0, 0, self.folder, made)}
         able = [arm for arm in arms if started[arm.label].outcome.completed]
         runs, began = self._live_runs(comparison, able, 0), time.monotonic()
         for run in runs:
@@ -218,31 +225,34 @@ class _Making:
         leave = [run for run in runs if run not in stay]
         launch.end(leave)
         lost = [run for run in alone if not run.execution.outcome.completed]
-        kept = _kept_live([*lost, *leave], 0, 0, self.folder)
+        every, made = [*lost, *runs], made | _cut(runs)
         if comparison.division is None:
-            return self._with_runs(comparison, kept)
-        for run in stay:
-            run.forget()
-        return self._final(launch, comparison, stay, 1, comparison.division.start_s, kept)
+            return self._with_runs(comparison, _kept_live(every, 0, 0, self.folder, made))
+        start_s = comparison.division.start_s
+        return self._final(launch, comparison, stay, 1, start_s, (every, made))
 
     def _final(
         self, launch: LiveLaunch, comparison: Comparison, runs: Sequence[LiveRun], number: int,
-        start_s: float, kept: Sequence[Run] = (),
+        start_s: float, screened: tuple[Sequence[LiveRun], Stretches] = ((), {}),
     ) -> Comparison:  # fmt: skip
-        """Time runs that have started; with those of the screening that are to be kept."""
+        """Time runs that have started; with those of the screening from which they go on."""
         seconds = _phase_s(comparison, self.spent_s())
         launch.train(runs, Phase(seconds, LEAST_FINAL_PASSES, f"{comparison.seed}/{number}"))
         began = time.monotonic()
         launch.end(runs)
         start_s += time.monotonic() - began
+        begun, made = len(comparison.runs), _cut(runs)
+        # What fails in this launch has failed once.
+        before = [run for run in screened[0] if run.execution.outcome.completed or run not in runs]
         # All or none: an arm that a later call ran alone would be no pair of these.
-        begun = len(comparison.runs) + len(kept)
-        comparison = self._with_runs(
-            comparison, [*kept, *_kept_live(runs, number, begun, self.folder)]
-        )
+        kept = _kept_live(before, 0, begun, self.folder, screened[1])
+        kept += _kept_live(runs, number, begun + len(kept), self.folder, made)
+        comparison = self._with_runs(comparison, kept)
         if comparison.division is not None:  # its start is known by now
             division = comparison.division.replace(start_s=start_s)
             comparison = comparison.replace(division=division)
+            if comparison.asked.launches is None:
+                comparison = with_more(comparison)
         return without_failed(comparison, number)
 
     def _with_runs(self, comparison: Comparison, runs: Sequence[Run]) -> Comparison:
@@ -268,18 +278,24 @@ def _phase_s(comparison: Comparison, spent_s: float) -> float:
     return max(0.0, (comparison.asked.budget_s - spent_s - starts_s) / left)
 
 
-def _kept_live(runs: Sequence[LiveRun], number: int, begun: int, folder: Path) -> list[Run]:
+def _cut(runs: Sequence[LiveRun]) -> Stretches:
+    return {run.label: run.cut() for run in runs}
+
+
+def _kept_live(
+    runs: Sequence[LiveRun], number: int, begun: int, folder: Path, made: Stretches
+) -> list[Run]:
     return [
         _kept(
-            run.execution.replace(wall_s=run.active_s),
+            run.execution.replace(wall_s=made[run.label].wall_s),
             run.plan.spec,
             Path(run.plan.run_dir),
             folder,
             arm=run.label,
             round=number,
             position=position,
-            load=Load.over(run.loads) if run.loads else None,
-            blocks=tuple(run.blocks),
+            load=made[run.label].load,
+            blocks=made[run.label].blocks,
             alone_start_s=run.alone_start_s,
         )
         for position, run in enumerate(runs, begun)

@@ -53,10 +53,10 @@ class LiveRun:
         plan: of the run.
         done: updates that it has made.
         alone_start_s: of its arm's start alone; None: that is not known.
-        active_s: time of its own turns, the start included, since it last forgot.
+        active_s: time of its own turns since the last cut, the start included.
         update_s: time of an update: in its warm-up, then in its blocks.
         started: its start is over.
-        blocks: its turns, without the warm-up.
+        blocks: its turns since the last cut, without the warm-up.
         loads: what else the machine did in them.
         result: of its execution.
     """
@@ -94,15 +94,32 @@ class LiveRun:
         self.active_s += seconds
         return seconds
 
-    def forget(self) -> None:
-        """Begin to count again: what it made so far has chosen it."""
+    def cut(self) -> "Stretch":
+        """What it made since the last cut."""
+        load = Load.over(self.loads) if self.loads else None
+        made = Stretch(tuple(self.blocks), load, self.active_s)
         self.blocks, self.loads, self.active_s = [], [], 0.0
+        return made
 
     @property
     def execution(self) -> Execution:
         """What became of it, once it is over."""
         assert self.result is not None
         return self.result.result()
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """What a live run made in one launch of the comparison.
+
+    Attributes:
+        load: what else this machine did in its blocks; None: not known.
+        wall_s: of its own turns, and of its start if that belongs to it.
+    """
+
+    blocks: tuple[Block, ...]
+    load: Load | None
+    wall_s: float
 
 
 @dataclass(frozen=True)

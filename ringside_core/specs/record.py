@@ -333,7 +333,7 @@ class Run(Execution):
         blocks: its turns beside the other arms of its round, in order; empty: it ran alone
             (`--fresh`). With blocks, wall_s has only the time of its own turns.
         alone_start_s: from the command to the end of the first step where its arm was started
-            alone, by the launcher as it is typed; None: the run itself was, or is of a later launch.
+            alone, by the launcher as it is typed; None: of a later launch, or of a run alone.
     """
 
     arm: str

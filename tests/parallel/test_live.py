@@ -60,16 +60,15 @@ def test_contenders_train_on_from_the_screening(tmp_path: Path) -> None:
     assert code == 0, said
     comparison = results(tmp_path / FOLDER)
     assert comparison.finalists == ("serial ×1", "mirrored ×2")
-    made = {run.arm: run for run in comparison.runs}
-    assert {label: run.round for label, run in made.items()} == {
-        "one_device ×1": 0,
-        **dict.fromkeys(comparison.finalists, 1),
-    }
-    assert len(comparison.runs) == len({run.log_dir for run in comparison.runs}) == 3
+    made = {(run.arm, run.round): run for run in comparison.runs}
+    assert len(made) == 3 + 2
     began = [run.started_unix_s or 0.0 for run in made.values()]
     assert max(began) - min(began) < 1
-    left = made["one_device ×1"].blocks[-1].ended_after
-    assert [made[label].blocks[0].begun_after for label in comparison.finalists] == [left, left]
+    left = made["one_device ×1", 0].blocks[-1].ended_after
+    for label in comparison.finalists:
+        screened, first = made[label, 0], made[label, 1]
+        assert (first.log_dir, first.spec) == (screened.log_dir, screened.spec)
+        assert first.blocks[0].begun_after == screened.blocks[-1].ended_after == left
     for run in made.values():
         assert run.wall_s >= sum(block.wall_s for block in run.blocks) > 0
         assert run.alone_start_s
@@ -97,8 +96,7 @@ def test_a_contender_that_dies_in_the_final(tmp_path: Path) -> None:
     assert comparison.notes == ("horovod ×2 failed in launch 1 of the final.",)
     assert {(run.arm, run.round, run.outcome.completed) for run in comparison.runs} == {
         ("horovod ×2", 1, False),
-        ("serial ×1", 1, True),
-        ("mirrored ×2", 1, True),
+        *((label, number, True) for label in ("serial ×1", "mirrored ×2") for number in (0, 1)),
     }
     assert "3 runs, 1 failed" in said
     assert left_of(tmp_path / FOLDER) == []
