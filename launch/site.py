@@ -6,7 +6,6 @@ import secrets
 import shlex
 import socket
 import sys
-import tempfile
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -90,7 +89,7 @@ class Site:
     def here(cls) -> Self:
         """This machine, this interpreter, a new run."""
         run_id = secrets.token_hex(8)
-        folder = sweep.MEMORY if os.access(sweep.MEMORY, os.W_OK) else tempfile.gettempdir()
+        folder = sweep.MEMORY if os.access(sweep.MEMORY, os.W_OK) else sweep.TEMPORARY
         library = Path(sys.prefix) / "lib" / "ringside_listen.so"
         return cls(
             python=sys.executable,
@@ -99,7 +98,7 @@ class Site:
             run_id=run_id,
             names=own_names(),
             is_root=os.geteuid() == 0,
-            scratch=f"{folder}/{sweep.temporary_prefix(run_id)}mpi",
+            scratch=sweep.scratch(folder, run_id),
             free_ports=free_ports,
             listen_library=str(library) if library.exists() else "",
         )

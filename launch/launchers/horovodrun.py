@@ -37,7 +37,7 @@ class Horovodrun:
         hidden = ""
         command = site.task_command(run_dir)
         if by_mpi:
-            env |= scratch_env(site.scratch) | spec.options.open_mpi_environment
+            env |= scratch_env(site, away) | spec.options.open_mpi_environment
             # Tasks pin themselves, in the same way under every launcher. `--name=value`, because
             # the values begin with a dash. horovodrun itself adds --allow-run-as-root.
             # horovodrun sets the interface of btl_tcp, and Open MPI takes no parameter twice.

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from launch.placement import place
 from launch.plan import LAUNCHER, LAUNCHER_NAME, RUN_ID, Plan, Process, rank_names
-from launch.remote import ssh
+from launch.remote import ssh, sweep
 from launch.site import LOOPBACK, Site
 from ringside_core.specs import Placement, RefusalError, RunSpec
 
@@ -43,7 +43,7 @@ class Mpirun:
             *(part for name in exported for part in ("-x", name)),
             *site.task_command(run_dir),
         )
-        env = {RUN_ID: site.run_id, **scratch_env(site.scratch)}
+        env = {RUN_ID: site.run_id, **scratch_env(site, away)}
         env |= {} if away else site.listen_on(LOOPBACK)
         env |= spec.options.open_mpi_environment  # mpirun passes it to every rank
         return site.plan(
@@ -66,6 +66,9 @@ def remote_flags(networks: Mapping[str, str], site: Site) -> tuple[str, ...]:
     )
 
 
-def scratch_env(folder: str) -> dict[str, str]:
+def scratch_env(site: Site, away: tuple[str, ...]) -> dict[str, str]:
     """Let Open MPI keep its files in a folder of the run, on each host; we remove it."""
+    if away:  # they need not have shared memory that we may write
+        return {"OMPI_MCA_orte_tmpdir_base": sweep.scratch(sweep.TEMPORARY, site.run_id)}
+    folder = site.scratch
     return {"OMPI_MCA_orte_tmpdir_base": folder, "OMPI_MCA_btl_vader_backing_directory": folder}

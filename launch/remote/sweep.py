@@ -21,7 +21,8 @@ import time
 from pathlib import Path
 
 MARK = "RINGSIDE_RUN_ID"
-MEMORY = "/dev/shm"
+# Where Open MPI's files of a run are put: on this machine, and on others, whose memory may be full.
+MEMORY, TEMPORARY = "/dev/shm", "/tmp"
 # A process in uninterruptible sleep (a dead network disk) ends only when the kernel lets it.
 PATIENCE_S = 10.0
 REMOTE_PATIENCE_S = 20.0
@@ -61,6 +62,11 @@ def temporary_prefix(run_id: str) -> str:
     return f"ringside-{run_id}-"
 
 
+def scratch(place: str, run_id: str) -> str:
+    """A folder for a launcher's files."""
+    return f"{place}/{temporary_prefix(run_id)}launcher"
+
+
 def kill_members(run_id: str) -> list[int]:
     """Kill until two searches in a row find none; then remove their temporary files.
 
@@ -78,12 +84,12 @@ def kill_members(run_id: str) -> list[int]:
                 # A janitor may be frozen.
                 os.kill(pid, signal.SIGCONT if pid in janitors else signal.SIGKILL)
         if passed > PATIENCE_S:
-            return alive
+            break
         _wait_for_exits(alive)
-    for place in (tempfile.gettempdir(), MEMORY):
+    for place in {tempfile.gettempdir(), TEMPORARY, MEMORY}:
         for folder in Path(place).glob(f"{temporary_prefix(run_id)}*"):
             shutil.rmtree(folder, ignore_errors=True)
-    return []
+    return alive
 
 
 def _is_janitor(pid: int) -> bool:

@@ -26,6 +26,7 @@ SHM = (
     "OMPI_MCA_orte_tmpdir_base=/shm/ringside-ab "
     "OMPI_MCA_btl_vader_backing_directory=/shm/ringside-ab"
 )
+TMP = "OMPI_MCA_orte_tmpdir_base=/tmp/ringside-00000000000000ab-launcher"
 SSH = "ssh -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=5 -o ServerAliveCountMax=3"
 
 
@@ -116,7 +117,7 @@ def test_mpirun_on_two_hosts(plan_of: PlanOf) -> None:
     plan = plan_of("horovod", hosts=2, hostfile="here\nb", launcher="mpirun")
 
     assert plan.render() == (
-        f"{MARK} {SHM} mpirun -np 2 -H here:1,b:1 --bind-to none --map-by slot --oversubscribe "
+        f"{MARK} {TMP} mpirun -np 2 -H here:1,b:1 --bind-to none --map-by slot --oversubscribe "
         "--mca pml ob1 --mca btl '^openib' --prefix /venv --mca btl_tcp_if_include eth7 "
         f"--mca oob_tcp_if_include eth7 --mca plm_rsh_args '{SSH.removeprefix('ssh ')}' "
         f"--mca orte_launch_agent 'env {MARK} orted' -x PATH -x PYTHONHASHSEED=0 "
