@@ -2,7 +2,8 @@
 
 python -m ringside.probe request.json answer.json
 
-The request is {"workload": "my_script.py --its flags", "fit": 1, "options": {}, "data_dir": null}.
+The request is {"workload": "my_script.py --its flags", "fit": 1, "options": {}, "data_dir": null,
+"stages": false}; with stages, the answer is how long each part of its data takes.
 Fits before that one train nothing.
 """
 
@@ -19,8 +20,10 @@ from ringside_core.specs import RefusalError, write_whole
 from ringside_core.users_errors import in_one_line
 from ringside_core.workloads.registry import OWN, place_of, script_words
 from ringside_core.workloads.script import no_fit
+from trainers.data_stages import stages
 from trainers.fit import make_variables
 from trainers.fit_call import FitCall
+from trainers.reading import rows_of_arrays
 
 
 class _ReachedFitError(BaseException):
@@ -129,6 +132,15 @@ def _asks(call: FitCall) -> dict[str, Any]:
     }
 
 
+def _stages(call: FitCall) -> list[dict[str, Any]]:
+    """The parts of the training data, timed."""
+    x = call.arguments.get("x")
+    if isinstance(x, tf.data.Dataset):
+        return stages(x)
+    what = "arrays" if rows_of_arrays(call.arguments) is not None else "python"
+    return [{"name": type(x).__name__, "kind": what, "seconds": 0.0, "draws": False}]
+
+
 if __name__ == "__main__":
     _, _asked, _answers = sys.argv  # a script's own take their place
     _request = json.loads(Path(_asked).read_text(encoding="utf-8"))
@@ -136,7 +148,7 @@ if __name__ == "__main__":
         _call = fit_of(
             _request["workload"], _request["fit"], _request["options"], _request["data_dir"]
         )
-        _answer: dict[str, Any] = _asks(_call)
+        _answer: dict[str, Any] = {"stages": _stages(_call)} if _request["stages"] else _asks(_call)
     except RefusalError as error:
         _answer = {"refused": str(error)}
     write_whole(Path(_answers), json.dumps(_answer))

@@ -62,6 +62,7 @@ from trainers.driver import Listener, Progress
 from trainers.fault import drilled
 from trainers.fit import train_call
 from trainers.fit_call import FitCall, fit_call
+from trainers.input_changes import change_calls, changed
 from trainers.learning_rate import apply_rule
 from trainers.process import started, trained_on
 from trainers.reading import read_the_same
@@ -291,6 +292,7 @@ def run_whole(
             passes=spec.gradient_accumulation_steps,
             draws=None if trial is None else spec.seed,
             reduces=spec.ablation != "no_reduction",
+            trains=spec.ablation != "no_training",
         )
     _session = _Session(
         *(backend, steps, spec.workload, record, surroundings, run_dir, reporter),
@@ -299,6 +301,8 @@ def run_whole(
         trial=trial,
     )
     reporter.phase(IN_SCRIPT)
+    if trial is None or not trial.plain:
+        change_calls(spec.input)
     try:
         run_program(
             *(spec.workload, spec.workload_options, spec.data_dir),
@@ -401,10 +405,10 @@ def _train(session: _Session, call: FitCall) -> Any:
 
 
 def _as_launched(call: FitCall, record: RecordInProgress) -> FitCall:
-    """The call with the batch and the epochs of the run."""
+    """The call with the batch, the epochs and the input of the run."""
     spec = record.spec
     asked = call.in_batches_of(spec.global_batch, authors=spec.authors_batch)
-    asked = asked.given(epochs=spec.epochs)
+    asked = changed(asked.given(epochs=spec.epochs), spec.input)
     if call.epochs and not asked.epochs:
         raise RefusalError(
             "--epochs must be more than the initial_epoch of the program's fit.",

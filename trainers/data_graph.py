@@ -51,7 +51,7 @@ def nodes_of(data: Any) -> list[Any]:
     return [*found.node, *(node for body in found.library.function for node in body.node_def)]
 
 
-def _operations(part: Any) -> set[str]:
+def operations_of(part: Any) -> set[str]:
     """Those of the functions of a part."""
     found = set()
     for function in part._functions():
@@ -61,13 +61,18 @@ def _operations(part: Any) -> set[str]:
     return found
 
 
+def runs_python(part: Any) -> bool:
+    """Whether a function of a part runs Python, as a generator does."""
+    return any(op in _PYTHON for op in operations_of(part))
+
+
 def drawn_again(data: Any) -> str:
     """Why a restart may not read the rows that were due; empty: it does.
 
     A restart makes the iterators of the epochs before again, and does not read them. A shuffle
     draws when its iterator is made, or at the first element of what stands behind it.
     """
-    if any(op in _PYTHON for part in parts_of(data) for op in _operations(part)):
+    if any(map(runs_python, parts_of(data))):
         return "The data run Python"
     for part in parts_of(data):
         if kind(part) in ("Shuffle", "Concatenate", "Cache"):
@@ -79,7 +84,7 @@ def drawn_again(data: Any) -> str:
 
 def draws(part: Any) -> bool:
     """Whether a function of a part of a data set draws, or runs Python."""
-    return _draw(_operations(part))
+    return _draw(operations_of(part))
 
 
 def _draw(operations: set[str]) -> bool:
@@ -89,7 +94,7 @@ def _draw(operations: set[str]) -> bool:
 def _within(part: Any) -> tuple[set[str], bool]:
     """The operations of a part's functions and data, and whether it or they lose the order."""
     if not _has_data_within(part):
-        return _operations(part), getattr(part, "_deterministic", "default") == "false"
+        return operations_of(part), getattr(part, "_deterministic", "default") == "false"
     # What it reads from is a list of files, seldom more; it tells nothing else of what is within.
     nodes = nodes_of(part)
     loses = not nodes or any(node.attr["deterministic"].s == b"false" for node in nodes)

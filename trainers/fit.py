@@ -129,7 +129,7 @@ def train_call(
     learned = calls.learned if learns else lambda: None
     saving = savers(training, record, run_dir, rebuilt=rebuilt, learned=learned)
     proved = backend.capabilities.synchronous and spec.ablation != "no_reduction"
-    proof = [SyncProof(record, must_train=must_train)] if proved else []
+    proof = [SyncProof(record, must_train=must_train and steps.trains)] if proved else []
     ending = [Preemption(one) for one in saving if isinstance(one, Checkpoint)]
     driver = Driver(training, record, [*proof, *saving, *listeners, *ending])
     calls.driver = driver

@@ -152,6 +152,8 @@ def row_hash(batch: Any, r: int = 0, size: int = 1, whole: Any = None) -> Any:
         if _is_beside(from_part, beside):
             continue
         if isinstance(t, tf.Tensor):
+            if t.dtype == tf.float32 and tf.keras.backend.floatx() == "float64":
+                t = tf.cast(t, tf.float64)  # as Keras does with arrays, and not with a data set
             held.append(_fingerprints(t) * _form(k, t))
             continue
         for level, (values, row, inner) in enumerate(_entries(t)):

@@ -30,6 +30,12 @@ else:
     import ringside_core.keras.keras3_hooks  # noqa: F401
 
 
+def _reads_only(batch: Any) -> dict[str, Any]:
+    """A training step that trains nothing: its batch was read."""
+    del batch
+    return {"loss": tf.zeros([])}
+
+
 class Steps:
     """The steps of the models of one process, on a backend's replicas.
 
@@ -51,8 +57,9 @@ class Steps:
     """
 
     def __init__(
-        self, backend: Backend, *, passes: int = 1, draws: int | None = None, reduces: bool = True
-    ) -> None:
+        self, backend: Backend, *, passes: int = 1, draws: int | None = None, reduces: bool = True,
+        trains: bool = True,
+    ) -> None:  # fmt: skip
         """See the class.
 
         Args:
@@ -60,9 +67,11 @@ class Steps:
             passes: see the class.
             draws: seed of numbers by row; None: they are not.
             reduces: whether gradients are added over replicas; to see what that costs.
+            trains: whether steps train; else batches are read, to see what that costs.
         """
         read_the_same()
         self.backend, self.passes, self._reduces = backend, passes, reduces
+        self.trains = trains
         self.at_tape = self.each_step = self.tiled = False
         self.hashed, self.shards = 1, 1
         self.ledger = RowLedger(backend)
@@ -297,6 +306,8 @@ class Steps:
 
         for name in ("train_step", "test_step"):
             author = getattr(model, name)
+            if name == "train_step" and not self.trains:
+                author = _reads_only
             held[name] = self.on_rows(
                 with_metrics(author),
                 training=name == "train_step",

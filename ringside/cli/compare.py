@@ -30,6 +30,7 @@ from ringside.compare.choose import begin, choose_arms, on_hosts
 from ringside.compare.experiment import RESULTS
 from ringside.compare.resume import look_again, reopened
 from ringside.compare.stages import go_on
+from ringside.report.earlier import with_earlier, without_note
 from ringside.stats.summary import summarize
 from ringside_core.specs import Comparison, Placement, RefusalError, RunSpec, Scaling, Shared
 
@@ -147,7 +148,7 @@ def command(
         if not (resume / RESULTS).is_file():
             again()  # refuses, and leaves no lock
         with only_one(resume):
-            comparison = again()
+            comparison = without_note(again())
             look_again(console, comparison, resume)
             _finish(console, comparison, resume, began=began)
         return
@@ -213,7 +214,6 @@ def _as_typed(parameter: Any, value: object) -> str:
 
 def _report(console: Console, comparison: Comparison, folder: Path, *, seconds: float) -> None:
     """The table, the page, what it says, what to do next; exit code 1 if a run failed."""
-    from ringside.report.earlier import with_earlier
     from ringside.report.ending import next_step
     from ringside.report.table import render_table
     from ringside.report.write import write_report  # matplotlib: only now
@@ -222,8 +222,7 @@ def _report(console: Console, comparison: Comparison, folder: Path, *, seconds: 
     page = write_report(comparison, folder)
     console.print(render_table(comparison))
     failed = sum(not run.outcome.completed for run in comparison.runs)
-    runs = len({run.log_dir for run in comparison.runs})  # some go on from the screening
-    console.print(f"{runs} runs, {failed} failed, {seconds / 60:.1f} minutes")
+    console.print(f"{len(comparison.runs)} runs, {failed} failed, {seconds / 60:.1f} minutes")
     console.print(f"report: {page}", soft_wrap=True, highlight=False)
     following = next_step(summarize(comparison), comparison, str(folder))
     console.print(f"\nNext: {following}.", soft_wrap=True, highlight=False, markup=False)

@@ -21,6 +21,7 @@ COMMANDS = {
     "compare": "Train the same model under every backend; table and report.",
     "check": "Say what will be done with a program, and train nothing.",
     "verify": "Prove that every backend computes the same; certificates.",
+    "input": "Say whether a training waits for its data, and what would help.",
     "drill": "Make faults in a run of each backend; what each loses.",
     "launch": "Start one run under one backend: plan, processes, outcome.",
     "kubernetes": "Print one run's manifests for Kubernetes.",

@@ -4,13 +4,12 @@ import math
 import random
 import re
 
-from ringside.stats.division import LEAST_FINAL_PASSES, least_budget_s
+from ringside.stats.division import LEAST_PASSES_EACH, least_budget_s
 from ringside.stats.figure import LEAST_LAUNCHES
 from ringside.stats.rounds import Launches
 from ringside_core.specs import Arm, Asked, Comparison, RefusalError
 from ringside_core.text import duration, plural
 
-SCREENING_PASSES = 5
 SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -64,8 +63,8 @@ def refuse_too_short(asked: Asked, screening_s: float) -> None:
 
 
 def screened(comparison: Comparison) -> bool:
-    """Whether the screening is over; what went on from it and failed has no run there."""
-    done = {run.arm for run in comparison.runs if run.round <= 1}
+    """Whether the screening is over."""
+    done = {run.arm for run in comparison.runs if run.round == 0}
     return {arm.label for arm in comparison.arms_of(0)} <= done
 
 
@@ -79,7 +78,7 @@ def why_end(comparison: Comparison, launches: Launches) -> str:
     made, planned = len(launches.final), division.launches
     if made >= planned:
         return f"All {plural(planned, 'launch')} of the final were made."
-    each_s = division.start_s + LEAST_FINAL_PASSES * division.pass_s
+    each_s = division.start_s + LEAST_PASSES_EACH * division.pass_s
     over = asked.launches is None and comparison.spent_s + each_s > asked.budget_s
     if made >= LEAST_LAUNCHES and over:
         return f"Another launch would not fit into the budget of {duration(asked.budget_s)}."

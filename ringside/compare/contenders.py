@@ -1,34 +1,31 @@
 """Who takes part in the final, and who takes the place of a contender that fails."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from ringside.compare.live import LiveRun
-from ringside.stats.division import divided
-from ringside.stats.final import Sample, Samples
+from ringside.stats.division import LEAST_PASSES_EACH, divided
+from ringside.stats.final import Samples
 from ringside.stats.rounds import launches_of
 from ringside.stats.screening import contenders, finalists, next_in_line, scatter
 from ringside.stats.summary import samples_of, summarize
 from ringside_core.specs import Arm, Comparison
 
 
-def with_final(
-    comparison: Comparison, *, start_s: float, pass_s: float = 0.0, samples: Samples | None = None
-) -> Comparison:
+def with_final(comparison: Comparison, *, start_s: float, pass_s: float = 0.0) -> Comparison:
     """The comparison with its finalists, and its time divided.
 
     Args:
         comparison: behind the screening.
         start_s: seconds in which all arms start.
         pass_s: seconds of a pass of all arms; 0: each arm ran alone.
-        samples: of the screening; None: those of its runs.
     """
     asked = comparison.asked
-    samples = samples_of(comparison) if samples is None else samples
+    samples = samples_of(comparison)
     chosen = contenders(_able(comparison), _rates(samples), samples)
     kept = finalists(comparison, chosen)
     if asked.launches == 0 or not _two(comparison, kept):
         return comparison.replace(finalists=(), division=None)
     share = len(kept) / len(comparison.arms_of(0))
+    counted = [len(samples[label][0].blocks) for label in kept if 0 in samples[label]]
     division = divided(
         asked,
         screening_s=comparison.spent_s,
@@ -38,30 +35,9 @@ def with_final(
         scatter=scatter(samples, chosen),
         arms=len(kept),
         live=comparison.live,
-        started=comparison.live,
+        warm_passes=LEAST_PASSES_EACH - min(counted, default=0) if comparison.live else 0,
     )
     return comparison.replace(finalists=kept, division=division)
-
-
-def live_samples(comparison: Comparison, runs: Iterable[LiveRun]) -> Samples:
-    """The throughputs of runs that are alive, in shares of a global batch a second.
-
-    They choose, and nothing else. All passes count: of five, `samples_of` may leave too few for a
-    ratio. Of an asynchronous run an update is one worker's.
-    """
-    found: dict[str, dict[int, Sample]] = {arm.label: {} for arm in comparison.arms}
-    for run in runs:
-        spec = run.plan.spec
-        each = 1.0 if spec.capabilities.synchronous else 1 / spec.topology.num_replicas
-        if run.alive and run.blocks:
-            updates = [one.ended_after - one.begun_after for one in run.blocks]
-            mean = each * sum(updates) / sum(one.wall_s for one in run.blocks)
-            rates = {
-                one.number: each * made / one.wall_s
-                for one, made in zip(run.blocks, updates, strict=True)
-            }
-            found[run.label][0] = Sample(mean, rates)
-    return found
 
 
 def alone_s(comparison: Comparison, number: int) -> float:
@@ -70,7 +46,7 @@ def alone_s(comparison: Comparison, number: int) -> float:
 
 
 def with_more(comparison: Comparison) -> Comparison:
-    """A comparison with as many launches as fit into the time that it has now."""
+    """A comparison with more launches, for the time that it has now."""
     division, asked = comparison.division, comparison.asked
     if division is None:
         return comparison
@@ -84,7 +60,8 @@ def with_more(comparison: Comparison) -> Comparison:
         arms=len(comparison.finalists),
         live=comparison.live,
         made=len(launches_of(comparison).final),
-        made_passes=max(1.0, division.phase_s / (division.pass_s or 1.0)),
+        made_passes=max(1.0, division.phase_s / (division.pass_s or 1.0) - division.warm_passes),
+        warm_passes=division.warm_passes,
     )
     return comparison.replace(division=more)
 
@@ -137,7 +114,8 @@ def _rates(samples: Samples) -> dict[str, float]:
 
 
 def _two(comparison: Comparison, labels: Sequence[str]) -> bool:
-    """Whether two different arms are among these, one of which distributes."""
+    """Whether two different arms are among these, one of which distributes, or all were asked."""
     arms = [arm for arm in comparison.arms if arm.label in labels]
     plain = [arm for arm in arms if not (arm.twin_of or arm.for_breakdown)]
-    return len(plain) > 1 and any(arm.capabilities.family != "none" for arm in plain)
+    distributes = any(arm.capabilities.family != "none" for arm in plain)
+    return len(plain) > 1 and (distributes or comparison.asked.all_arms)

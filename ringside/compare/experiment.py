@@ -3,28 +3,23 @@
 import os
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from launch import LauncherName, Plan, execute, make_plan
 from launch.launchers import Launcher
 from launch.launchers.ranks import Ranks, starts_ranks
 from ringside.compare import durations
-from ringside.compare.budget import SCREENING_PASSES, order_of, refuse_too_short, screened, why_end
-from ringside.compare.contenders import (
-    alone_s,
-    live_samples,
-    with_final,
-    with_more,
-    without_failed,
-)
+from ringside.compare.budget import order_of, refuse_too_short, screened, why_end
+from ringside.compare.contenders import alone_s, with_final, without_failed
 from ringside.compare.hosts import used_hosts
 from ringside.compare.hosts_load import HostsWatch
-from ringside.compare.live import LiveLaunch, LiveRun, Phase, Stretch, live_launch, pass_seconds
+from ringside.compare.live import LiveLaunch, LiveRun, Phase, live_launch, pass_seconds
 from ringside.compare.progress import Observer
-from ringside.stats.division import LEAST_FINAL_PASSES
+from ringside.stats.division import LEAST_PASSES_EACH
 from ringside.stats.rounds import disturbance, launches_of
 from ringside.stats.run_figures import startup_s
 from ringside.verify import store
@@ -50,7 +45,6 @@ LONGEST_NAME = 80  # characters of a label in the name of a folder
 PlanOf = Callable[[Arm, RunSpec, Path], Plan]
 # Runs one arm in its own folder; returns what became of it and what else the machine did.
 Executor = Callable[[Arm, RunSpec, Path], tuple[Execution, Load | None]]
-Stretches = dict[str, Stretch]  # by label
 
 
 def planned(placement: Placement = THIS_MACHINE, *, quickly: bool = False) -> PlanOf:
@@ -138,6 +132,9 @@ def run_launches(
         comparison = launch(comparison, number, due)
         keep(comparison, folder)
         observer.launch_end(comparison)
+    made, division = len(launches_of(comparison).final), comparison.division
+    if division is not None and made:
+        comparison = comparison.replace(division=division.replace(launches=made))
     comparison = comparison.replace(ended_because=why)
     keep(comparison, folder)
     return comparison
@@ -184,10 +181,7 @@ class _Making:
         with live_launch(comparison.deadline_s, self.observer, most=len(due)) as launch:
             if number == 0:
                 return self._screening(launch, comparison, due)
-            runs, began = self._live_runs(comparison, due, number), time.monotonic()
-            launch.start_together(runs)
-            launch.warm(runs)
-            return self._final(launch, comparison, runs, number, time.monotonic() - began)
+            return self._final(launch, comparison, due, number)
 
     def _live_runs(
         self, comparison: Comparison, arms: Sequence[Arm], number: int, *, place: str = "runs"
@@ -202,57 +196,42 @@ class _Making:
     def _screening(
         self, launch: LiveLaunch, comparison: Comparison, arms: Sequence[Arm]
     ) -> Comparison:
-        """Time the start of each arm alone, then all of them in turns; contenders train on."""
+        """Time the start of each arm alone; then train those that can start, in turns."""
         asked, began = comparison.asked, time.monotonic()
         alone = self._live_runs(comparison, arms, 0, place="starts")
         launch.start_each(alone, lambda seconds: refuse_too_short(asked, seconds))
-        alone_s, made = time.monotonic() - began, _cut(alone)
-        started = {run.arm: run for run in _kept_live(alone, 0, 0, self.folder, made)}
-        able = [arm for arm in arms if started[arm.label].outcome.completed]
-        runs, began = self._live_runs(comparison, able, 0), time.monotonic()
-        for run in runs:
-            run.alone_start_s = startup_s(started[run.label]).value
+        kept = _kept_live(alone, 0, 0, self.folder)
+        starts = {run.arm: startup_s(run).value for run in kept if run.outcome.completed}
+        lost = [run for run in kept if run.arm not in starts]
+        able = [arm for arm in arms if arm.label in starts]
+        runs, together = self._live_runs(comparison, able, 0), time.monotonic()
+        launch.start_together(runs)
+        launch.warm(runs)
+        start_s = time.monotonic() - together
+        took_s = time.monotonic() - began
+        refuse_too_short(asked, took_s + pass_seconds(runs) * LEAST_PASSES_EACH)
+        pass_s = launch.train(runs, Phase(0.0, LEAST_PASSES_EACH, f"{comparison.seed}/0"))
+        start_s += _ended(launch, runs)
+        kept = [*lost, *_kept_live(runs, 0, len(lost), self.folder, starts)]
+        comparison = self._with_runs(comparison, kept)
+        return with_final(comparison, start_s=start_s, pass_s=pass_s)
+
+    def _final(
+        self, launch: LiveLaunch, comparison: Comparison, arms: Sequence[Arm], number: int
+    ) -> Comparison:
+        runs, began = self._live_runs(comparison, arms, number), time.monotonic()
         launch.start_together(runs)
         launch.warm(runs)
         start_s = time.monotonic() - began
-        refuse_too_short(asked, alone_s + pass_seconds(runs) * SCREENING_PASSES)
-        pass_s = launch.train(runs, Phase(0.0, SCREENING_PASSES, f"{comparison.seed}/0"))
-        comparison = comparison.replace(spent_s=self.spent_s())
-        samples = live_samples(comparison, runs)
-        comparison = with_final(comparison, start_s=start_s, pass_s=pass_s, samples=samples)
-        self.observer.launch_end(comparison)
-        stay = [run for run in runs if run.alive and run.label in comparison.finalists]
-        leave = [run for run in runs if run not in stay]
-        launch.end(leave)
-        lost = [run for run in alone if not run.execution.outcome.completed]
-        every, made = [*lost, *runs], made | _cut(runs)
-        if comparison.division is None:
-            return self._with_runs(comparison, _kept_live(every, 0, 0, self.folder, made))
-        start_s = comparison.division.start_s
-        return self._final(launch, comparison, stay, 1, start_s, (every, made))
-
-    def _final(
-        self, launch: LiveLaunch, comparison: Comparison, runs: Sequence[LiveRun], number: int,
-        start_s: float, screened: tuple[Sequence[LiveRun], Stretches] = ((), {}),
-    ) -> Comparison:  # fmt: skip
-        """Time runs that have started; with those of the screening from which they go on."""
         seconds = _phase_s(comparison, self.spent_s())
-        launch.train(runs, Phase(seconds, LEAST_FINAL_PASSES, f"{comparison.seed}/{number}"))
-        began = time.monotonic()
-        launch.end(runs)
-        start_s += time.monotonic() - began
-        begun, made = len(comparison.runs), _cut(runs)
-        # What fails in this launch has failed once.
-        before = [run for run in screened[0] if run.execution.outcome.completed or run not in runs]
+        launch.train(runs, Phase(seconds, LEAST_PASSES_EACH, f"{comparison.seed}/{number}"))
+        start_s += _ended(launch, runs)
         # All or none: an arm that a later call ran alone would be no pair of these.
-        kept = _kept_live(before, 0, begun, self.folder, screened[1])
-        kept += _kept_live(runs, number, begun + len(kept), self.folder, made)
+        kept = _kept_live(runs, number, len(comparison.runs), self.folder)
         comparison = self._with_runs(comparison, kept)
         if comparison.division is not None:  # its start is known by now
             division = comparison.division.replace(start_s=start_s)
             comparison = comparison.replace(division=division)
-            if comparison.asked.launches is None:
-                comparison = with_more(comparison)
         return without_failed(comparison, number)
 
     def _with_runs(self, comparison: Comparison, runs: Sequence[Run]) -> Comparison:
@@ -278,25 +257,32 @@ def _phase_s(comparison: Comparison, spent_s: float) -> float:
     return max(0.0, (comparison.asked.budget_s - spent_s - starts_s) / left)
 
 
-def _cut(runs: Sequence[LiveRun]) -> Stretches:
-    return {run.label: run.cut() for run in runs}
+def _ended(launch: LiveLaunch, runs: Sequence[LiveRun]) -> float:
+    """End them; returns the seconds that it took."""
+    began = time.monotonic()
+    launch.end(runs)
+    return time.monotonic() - began
 
 
 def _kept_live(
-    runs: Sequence[LiveRun], number: int, begun: int, folder: Path, made: Stretches
+    runs: Sequence[LiveRun],
+    number: int,
+    begun: int,
+    folder: Path,
+    starts: Mapping[str, float | None] = MappingProxyType({}),
 ) -> list[Run]:
     return [
         _kept(
-            run.execution.replace(wall_s=made[run.label].wall_s),
+            run.execution.replace(wall_s=run.active_s),
             run.plan.spec,
             Path(run.plan.run_dir),
             folder,
             arm=run.label,
             round=number,
             position=position,
-            load=made[run.label].load,
-            blocks=made[run.label].blocks,
-            alone_start_s=run.alone_start_s,
+            load=Load.over(run.loads) if run.loads else None,
+            blocks=tuple(run.blocks),
+            alone_start_s=starts.get(run.label),
         )
         for position, run in enumerate(runs, begun)
     ]

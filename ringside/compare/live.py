@@ -31,12 +31,13 @@ from ringside_core.specs import Block, Execution, Load, RefusalError
 # Of what counts of a block: long against the switch (some 20 ms), short against what changes on a
 # machine.
 BLOCK_S = 0.6
+MOST_BLOCK_S = 0.9  # on average over the arms
 LEAST_COUNTED = 4  # executions of a block, beside those at its beginning that do not count
 MOST_PASSES = 40  # of a phase; a longer phase has longer blocks
 LAST = 2  # blocks that say, with the present one, how long an update takes
 WARM_S = 1.0  # that the fastest run trains before the first block
 LEAST_WARM = 5  # updates
-FIRST_S = 0.3  # of the turn that shows how long an update takes
+FIRST_S, FIRST_UPDATES = 0.3, 50  # of the turns that show how long an update takes, at most
 QUIET = 0.9  # of the time of the fastest block so far: before it, no look whether it is over
 # A process of TensorFlow with a small model, without what it shares with others: 320 MB were seen.
 PROCESS_BYTES = 400 * 2**20
@@ -52,18 +53,16 @@ class LiveRun:
         label: of its arm.
         plan: of the run.
         done: updates that it has made.
-        alone_start_s: of its arm's start alone; None: that is not known.
-        active_s: time of its own turns since the last cut, the start included.
+        active_s: time of its own turns, the start included.
         update_s: time of an update: in its warm-up, then in its blocks.
         started: its start is over.
-        blocks: its turns since the last cut, without the warm-up.
+        blocks: its turns, without the warm-up.
         loads: what else the machine did in them.
         result: of its execution.
     """
 
     label: str
     plan: Plan
-    alone_start_s: float | None = None
     turns: Turns = field(init=False)
     done: int = 0
     active_s: float = 0.0
@@ -94,32 +93,11 @@ class LiveRun:
         self.active_s += seconds
         return seconds
 
-    def cut(self) -> "Stretch":
-        """What it made since the last cut."""
-        load = Load.over(self.loads) if self.loads else None
-        made = Stretch(tuple(self.blocks), load, self.active_s)
-        self.blocks, self.loads, self.active_s = [], [], 0.0
-        return made
-
     @property
     def execution(self) -> Execution:
         """What became of it, once it is over."""
         assert self.result is not None
         return self.result.result()
-
-
-@dataclass(frozen=True)
-class Stretch:
-    """What a live run made in one launch of the comparison.
-
-    Attributes:
-        load: what else this machine did in its blocks; None: not known.
-        wall_s: of its own turns, and of its start if that belongs to it.
-    """
-
-    blocks: tuple[Block, ...]
-    load: Load | None
-    wall_s: float
 
 
 @dataclass(frozen=True)
@@ -187,7 +165,8 @@ class LiveLaunch:
             self._begin(run)
             run.turn(1, self.interrupts.raise_noted)
             run.started = True
-            each = max(each, run.turns.memory_bytes() // max(1, run.processes_here))
+            if run.processes_here:
+                each = max(each, run.turns.memory_bytes() // run.processes_here)
             self.end([run])
             refuse_without_memory([one.processes_here for one in runs], each)
             check((time.monotonic() - began) * len(runs) / number)
@@ -237,17 +216,21 @@ class LiveLaunch:
         between = self.interrupts.raise_noted
         for run in (one for one in runs if not one.update_s):
             first, seconds = run.done, 0.0
-            while run.alive and (seconds < FIRST_S or run.done == first):
+            while run.alive and (
+                run.done == first or (seconds < FIRST_S and run.done < FIRST_UPDATES)
+            ):
                 seconds += run.turn(2 * run.done + 1, between)
             if run.done > first:
                 run.update_s = seconds / (run.done - first)
         live = [run for run in runs if run.alive]
         if not live:
             return
-        warm = max(LEAST_WARM, math.ceil(WARM_S / min(run.update_s for run in live)))
+        most = 2 * most_updates(live)
+        warm = min(WARM_S / min(run.update_s for run in live), most)
+        warm = max(LEAST_WARM, math.ceil(warm))
         totals = [one.total_steps for run in live for one in run.turns.progress()]
         epoch = round(max(totals, default=0) / MOST_EPOCHS)  # the longest; 0: not known
-        if epoch <= 2 * warm:
+        if epoch <= min(2 * warm, most):
             warm = max(warm, epoch + 1)  # its end, with a validation that is traced, is behind it
         warm = max(warm, *(run.done for run in live)) if len(live) > 1 else max(warm, live[0].done)
         for run in live:
@@ -318,21 +301,26 @@ def refuse_without_memory(processes: Sequence[int], each: int = PROCESS_BYTES) -
 def updates_of_a_block(runs: Sequence[LiveRun]) -> int:
     """Updates of a block, the same for all; of each run LEAST_COUNTED executions count at least.
 
-    Of the fastest BLOCK_S count.
+    Of the fastest BLOCK_S count, unless others are so slow that a pass would take too long.
 
     Args:
         runs: that know how long an update takes.
     """
-    least = [1]
+    least = wanted = 1
     for run in runs:
         steps = run.plan.spec.steps_per_execution
         execution_s = run.update_s * steps
         marked = marked_executions(run.plan.spec, execution_s)
         counted = max(LEAST_COUNTED, math.ceil(BLOCK_S / max(execution_s, 1e-6)))
         if execution_s == min(one.update_s * one.plan.spec.steps_per_execution for one in runs):
-            least.append((marked + counted) * steps)
-        least.append((marked + LEAST_COUNTED) * steps)
-    return max(least)
+            wanted = max(wanted, (marked + counted) * steps)
+        least = max(least, (marked + LEAST_COUNTED) * steps)
+    return max(least, min(wanted, math.ceil(most_updates(runs))))
+
+
+def most_updates(runs: Sequence[LiveRun]) -> float:
+    """Of a pass: blocks take MOST_BLOCK_S on average, though one arm may be far slower."""
+    return MOST_BLOCK_S * len(runs) / max(sum(run.update_s for run in runs), 1e-6)
 
 
 def _block(run: LiveRun, number: int, until: float, interrupts: Interrupts) -> None:

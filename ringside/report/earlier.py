@@ -1,6 +1,7 @@
 """An earlier comparison of the same arms that says otherwise."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from ringside.report.source import RESULTS, read_comparison
@@ -25,29 +26,46 @@ def with_earlier(comparison: Comparison, folder: Path) -> Comparison:
         comparison: that has ended.
         folder: of the comparison; others are looked for beside it.
     """
-    others = tuple(note for note in comparison.notes if not note.startswith(CONTRADICTION))
-    comparison = comparison.replace(notes=others)
+    comparison = without_note(comparison)
     note = next(filter(None, map(_contradiction, _earlier(comparison, folder))), None)
-    return comparison.replace(notes=(*others, note)) if note else comparison
+    return comparison.replace(notes=(*comparison.notes, note)) if note else comparison
+
+
+def without_note(comparison: Comparison) -> Comparison:
+    """The comparison without that note: one that goes on may no longer contradict."""
+    notes = (note for note in comparison.notes if not note.startswith(CONTRADICTION))
+    return comparison.replace(notes=tuple(notes))
 
 
 def _earlier(comparison: Comparison, folder: Path) -> Iterator[SideBySide]:
     """Earlier comparisons of the same arms and code on this machine, the newest first."""
-    files = sorted(folder.parent.glob(f"*/{RESULTS}"), key=lambda file: -file.stat().st_mtime)
-    for file in files[:NEWEST]:
+    now = _asked(comparison)
+    files = {file: _written(file) for file in folder.resolve().parent.glob(f"*/{RESULTS}")}
+    for file in sorted(files, key=lambda file: -files[file])[:NEWEST]:
         try:
             before = read_comparison(file.parent)
+            ended = before.ended_because and before.created_unix_s < comparison.created_unix_s
+            if not ended or _asked(before) != now:
+                continue
             two = side_by_side(before, comparison)
         except RefusalError:
             continue  # it measured something else
-        sources = [[one.sources for one in each.certificates] for each in (before, comparison)]
-        if (
-            before.ended_because
-            and before.created_unix_s < comparison.created_unix_s
-            and sources[0] == sources[1]
-            and {what for what, _, _ in two.differs} <= SAME
-        ):
+        if {what for what, _, _ in two.differs} <= SAME:
             yield two
+
+
+def _written(file: Path) -> float:
+    """When it was; 0 if it is gone by now."""
+    with suppress(OSError):
+        return file.stat().st_mtime
+    return 0.0
+
+
+def _asked(comparison: Comparison) -> tuple[object, ...]:
+    """What must be equal in two comparisons of the same question, beside what `differs` has."""
+    certificates = [(one.sources, one.orders) for one in comparison.certificates]
+    shared = comparison.shared
+    return shared, comparison.live, comparison.circumstances, certificates
 
 
 def _contradiction(two: SideBySide) -> str:

@@ -13,6 +13,7 @@ from ringside.report.sections.definitions import definitions_section
 from ringside.report.sections.environment import environment_section
 from ringside.report.sections.failures import failures_section
 from ringside.report.sections.headline import Headline, headline_of
+from ringside.report.sections.input import input_section
 from ringside.report.sections.noise import launches_line, noise_line, noise_section
 from ringside.report.sections.proof import Proof, proof_of, proof_section
 from ringside.report.sections.resources import arm_resources, resources_section
@@ -68,6 +69,7 @@ def view_of(comparison: Comparison, folder: Path | None = None, *, digest: str =
         scaling_section(comparison, summary),
         steps_section(summary),
         breakdown_section(breakdown),
+        *input_section(comparison, summary),
         communication_section(comparison, summary, breakdown),
         accuracy_section(comparison, summary),
         noise,

@@ -8,7 +8,13 @@ import numpy as np
 
 from ringside.stats.figure import Figure
 from ringside.stats.rounds import launches_of
-from ringside.stats.run_figures import TOO_SHORT, epochs_to_target, time_to_target_s
+from ringside.stats.run_figures import (
+    TOO_SHORT,
+    alone_start_s,
+    epochs_to_target,
+    target_from_alone_s,
+    time_to_target_s,
+)
 from ringside.stats.step_times import chief_of, warm_up
 from ringside_core.specs import Comparison, Run
 from ringside_core.text import plural
@@ -57,7 +63,12 @@ def accuracy_of(comparison: Comparison) -> tuple[ArmAccuracy, ...]:
     runs = [run for run in comparison.runs if counts(run)]
     runs = [run for run in runs if time_to_target_s(run).reason != TOO_SHORT]
     arms = [arm.label for arm in comparison.arms if not arm.for_breakdown]
-    return tuple(_row(label, [run for run in runs if run.arm == label]) for label in arms)
+    starts = {
+        label: alone_start_s([run for run in comparison.runs if run.arm == label]) for label in arms
+    }
+    return tuple(
+        _row(label, [run for run in runs if run.arm == label], starts[label]) for label in arms
+    )
 
 
 def olympic_mean(values: Sequence[float]) -> Figure:
@@ -72,8 +83,8 @@ def olympic_mean(values: Sequence[float]) -> Figure:
     return Figure(float(np.mean(sorted(values)[1:-1])), "the rule gives no interval", n=n)
 
 
-def _row(label: str, runs: Sequence[Run]) -> ArmAccuracy:
-    reached = sorted(one for run in runs if (one := _reach(run)))
+def _row(label: str, runs: Sequence[Run], start_s: float | None) -> ArmAccuracy:
+    reached = sorted(one for run in runs if (one := _reach(run, start_s)))
     if not any(record.quality_target for run in runs for record in run.records):
         time_s = Figure(None, "the workload has no target" if runs else "no run")
     elif len(reached) < len(runs):
@@ -99,9 +110,9 @@ def _row(label: str, runs: Sequence[Run]) -> ArmAccuracy:
     )
 
 
-def _reach(run: Run) -> _Reach | None:
+def _reach(run: Run, start_s: float | None) -> _Reach | None:
     """How a run met its target; None: it did not. Its speed is NaN if no epoch is after warm-up."""
-    chief, time_s = chief_of(run), time_to_target_s(run).value
+    chief, time_s = chief_of(run), target_from_alone_s(run, start_s).value
     if not run.outcome.completed or chief is None or time_s is None:
         return None
     # Whole ones with their validation: while a run is timed, more follow.

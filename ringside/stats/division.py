@@ -21,7 +21,7 @@ from ringside_core.text import duration, listed, percent, plural
 LAUNCH_SCATTER = 0.007
 # For the screening. What it needs at least is said before it is made.
 MOST_SCREENING = 0.5
-LEAST_FINAL_PASSES = 8  # of a launch, whatever the budget says; half may be warm-up
+LEAST_PASSES_EACH = 8  # of a launch, whatever the budget says; half may be warm-up
 ROUND_S = 10.0  # to which the least budget is rounded up
 
 
@@ -49,7 +49,7 @@ def half_width(launches: Array, passes: Array, scatter: float, arms: int) -> Arr
 def divided(
     asked: Asked, *, screening_s: float, left_s: float, start_s: float, pass_s: float,
     scatter: float, arms: int, live: bool = True, made: int = 0, made_passes: float = 1.0,
-    started: bool = False,
+    warm_passes: int = 0,
 ) -> Division:  # fmt: skip
     """How the time that is left is divided.
 
@@ -64,19 +64,19 @@ def divided(
         live: phases can be of any length; else a launch takes `start_s`.
         made: launches of the final that there are already; others are added to them.
         made_passes: of each of those.
-        started: the first launch has started: it goes on from the screening.
+        warm_passes: of each launch, that will be warm-up.
     """
-    time_s = left_s + (start_s if started else 0.0)
-    each_s = start_s + (LEAST_FINAL_PASSES * pass_s if live else 0.0)
+    each_s = start_s + (LEAST_PASSES_EACH * pass_s if live else 0.0)
     least = max(1, LEAST_LAUNCHES - made)
-    most = max(least, int(time_s / max(each_s, 1e-3)))
+    most = max(least, int(left_s / max(each_s, 1e-3)))
     more = asked.launches or most
     if live and asked.launches is None:
         able = np.arange(least, most + 1 if pass_s else least + 1).astype(np.float64)
-        passes = np.maximum(1.0, (time_s / able - start_s) / max(pass_s, 1e-3))
+        passes = (left_s / able - start_s) / max(pass_s, 1e-3)
+        passes = np.maximum(1.0, passes - warm_passes)
         mean = (made + able) / (made / made_passes + able / passes)
         more = int(able[half_width(made + able, mean, scatter, arms).argmin()])
-    phase_s = max(0.0, time_s / more - start_s) if live else 0.0
+    phase_s = max(0.0, left_s / more - start_s) if live else 0.0
     return Division(
         screening_s=screening_s,
         launches=made + more,
@@ -84,6 +84,7 @@ def divided(
         start_s=start_s,
         pass_s=pass_s,
         scatter=scatter,
+        warm_passes=warm_passes,
     )
 
 
@@ -103,9 +104,10 @@ def division_lines(comparison: Comparison) -> tuple[str, ...]:
     second = f"Final: {plural(division.launches, 'launch')} of {names}"
     if division.pass_s and division.phase_s:
         passes = max(1, round(division.phase_s / division.pass_s))
+        warm = f", of which {division.warm_passes} warm up" if division.warm_passes else ""
         second += (
-            f", each {duration(division.phase_s)} of {plural(passes, 'pass')}. A start takes about "
-            f"{duration(division.start_s)}. Passes scatter by {percent(division.scatter)}"
+            f", each {duration(division.phase_s)} of {plural(passes, 'pass')}{warm}. A start takes "
+            f"about {duration(division.start_s)}. Passes scatter by {percent(division.scatter)}"
         )
         if comparison.asked.launches is None and division.launches > LEAST_LAUNCHES:
             second += ": so divided, the interval will be about narrowest"

@@ -155,6 +155,24 @@ def startup_s(run: Run) -> Figure:
     return Figure(None, why_not) if why_not else Figure(max(values))
 
 
+def alone_start_s(runs: Sequence[Run]) -> float | None:
+    """The start of an arm alone, s: in live launches all start at once. None: they were not live.
+
+    Args:
+        runs: of one arm.
+    """
+    screened = [run for run in runs if run.blocks and not run.round and run.outcome.completed]
+    return next((run.alone_start_s or startup_s(run).value for run in screened), None)
+
+
+def target_from_alone_s(run: Run, start_s: float | None) -> Figure:
+    """`time_to_target_s` of a run, if it had started as its arm does alone."""
+    target, own = time_to_target_s(run), startup_s(run)
+    if start_s is None or target.value is None or own.value is None:
+        return target
+    return Figure(target.value + start_s - own.value)
+
+
 # Memory and processors
 
 

@@ -18,7 +18,13 @@ from ringside.stats.evidence import Answer, replicas_equal, same_rows, worst
 from ringside.stats.figure import Figure, Interval, Spread, geometric_mean_with_interval, spread_of
 from ringside.stats.final import Pair, Sample, Samples, checked, final_pairs, turned
 from ringside.stats.rounds import Launches, launches_of, why_untrusted
-from ringside.stats.run_figures import FIGURES, run_figures, throughput_examples_s
+from ringside.stats.run_figures import (
+    FIGURES,
+    alone_start_s,
+    run_figures,
+    target_from_alone_s,
+    throughput_examples_s,
+)
 from ringside.stats.screening import ratio_once
 from ringside.stats.step_times import counted_blocks
 from ringside_core.specs import Arm, Certificate, Comparison, RefusalError, Run
@@ -307,8 +313,12 @@ def _arm_row(
     """The row of an arm without what needs other arms."""
     own = [row for row in rows if row.arm == arm]
     completed = [row for row in own if row.run.outcome.completed]
-    start = next((row.run.alone_start_s for row in completed if row.run.alone_start_s), None)
-    counted = [_started_as(start, row) for row in completed if row.used]
+    start = alone_start_s([row.run for row in own])
+    counted = [
+        {**row.figures, "time_to_target_s": target_from_alone_s(row.run, start)}
+        for row in completed
+        if row.used
+    ]
     fed = worst([row.same_rows for row in completed])
     runs = [row.run for row in own]
     mean = geometric_mean_with_interval(list(rates_of(arm, rows).values()))
@@ -320,7 +330,8 @@ def _arm_row(
         started=len(own),
         completed=len(completed),
         not_completed=tuple(sorted(lost, key=lambda run: run.round)),
-        spreads={name: spread_of([one[name] for one in counted]) for name in FIGURES},
+        spreads={name: spread_of([one[name] for one in counted]) for name in FIGURES}
+        | ({} if start is None else {"startup_s": spread_of([Figure(start)])}),
         mean_throughput=replace(mean, interval=None, reason=untrusted) if untrusted else mean,
         against_group=nothing,
         against_serial=nothing,
@@ -330,16 +341,6 @@ def _arm_row(
         not_comparable_because=why_not,
         certificate=None if arm.for_breakdown else certificate,
     )
-
-
-def _started_as(start_s: float | None, row: RunRow) -> Mapping[str, Figure]:
-    """The figures of a run, with the start of its arm alone; a live launch starts all at once."""
-    own, target = row.figures["startup_s"], row.figures["time_to_target_s"]
-    if start_s is None or own.value is None:
-        return row.figures
-    if target.value is not None:
-        target = Figure(target.value + start_s - own.value)
-    return {**row.figures, "startup_s": Figure(start_s), "time_to_target_s": target}
 
 
 def _without_departed(

@@ -47,6 +47,7 @@ from ringside_core.workloads.registry import fit_number
 from ringside_core.workloads.script import ScriptIsOver
 from trainers.fit import executions_of, make_variables, set_executions, train_call, why_drawn_again
 from trainers.fit_call import FitCall
+from trainers.input_changes import changed
 from trainers.reading import rows_of_arrays
 from trainers.row_ledger import RowLedger
 from trainers.rows import cut, repeated, rows_of
@@ -97,7 +98,7 @@ class Trial:
         self._authors_executions = max(self._authors_executions, executions_of(call.model))
         set_executions(call.model, 1)  # updates are noted one by one
         if self.reached < self._fit:
-            return self._train("before", cut_call(call, whole=2, tail=0, epochs=1), session, None)
+            return self._train("before", self._cut(call, whole=2, tail=0, epochs=1), session, None)
         asked, batch = self._request, spec.global_batch
         if asked.at_tape:
             call = FitCall(call.model, call.arguments, "tape")
@@ -112,17 +113,22 @@ class Trial:
             if stride_of(call.model) > 1:
                 raise ScriptIsOver
         if asked.tiled:
-            two = cut_call(call, whole=2, tail=0, epochs=1)
+            two = self._cut(call, whole=2, tail=0, epochs=1)
             self._watched(TILED, two.given(validation_data=None), session)
         if asked.watched:
-            self._watched(UPDATES, cut_call(call, whole=whole, tail=1, epochs=2), session)
+            self._watched(UPDATES, self._cut(call, whole=whole, tail=1, epochs=2), session)
         if asked.watched and not (asked.states or asked.resume_from):
             short = min(asked.most_replicas + 1, batch)
             first = whole if several else 1
-            self._watched(SHORT, cut_call(call, whole=first, tail=short, epochs=1), session)
+            self._watched(SHORT, self._cut(call, whole=first, tail=short, epochs=1), session)
         if asked.sums:
             self._gradients(call)
         raise ScriptIsOver
+
+    def _cut(self, call: FitCall, **few: int) -> FitCall:
+        """The same training on few batches, read as the arm says."""
+        found = cut_call(call, **few)
+        return found if self.plain else changed(found, self._record.spec.input)
 
     def _watched(self, case: str, call: FitCall, session: Any) -> None:
         trace = Trace()

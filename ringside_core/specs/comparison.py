@@ -18,6 +18,7 @@ from ringside_core.specs.certificate import Certificate
 from ringside_core.specs.communication import Communication, Link
 from ringside_core.specs.errors import RefusalError
 from ringside_core.specs.hostfile import Host
+from ringside_core.specs.input_change import InputStage
 from ringside_core.specs.knob import with_values
 from ringside_core.specs.noun import Document, Noun, UnixSeconds
 from ringside_core.specs.placement import THIS_MACHINE, Placement, spread
@@ -148,6 +149,7 @@ class Division(Noun):
         start_s: what else a launch takes, as the screening saw it.
         pass_s: in which each arm of the final has one block, likewise.
         scatter: of the logarithm of two contenders' ratio from pass to pass, likewise.
+        warm_passes: of each launch, that are warm-up, likewise.
     """
 
     screening_s: NonNegativeFloat
@@ -156,6 +158,7 @@ class Division(Noun):
     start_s: NonNegativeFloat
     pass_s: NonNegativeFloat
     scatter: NonNegativeFloat
+    warm_passes: NonNegativeInt = 0
 
 
 class Circumstances(Noun):
@@ -209,6 +212,7 @@ class Comparison(Document):
             can go on (`ringside compare --resume`).
         looks: how often it ended, or will have ended, so that somebody could read its words.
         trials: of the search for settings (`--tuned`).
+        stages: parts of the input (`ringside input`); empty: they were not timed.
         communication: the newest measurement of collectives on this machine; None: there is none.
         certificates: one for each arm that was verified, by its label. An arm without one was never
             verified.
@@ -253,6 +257,7 @@ class Comparison(Document):
     ended_because: str = ""
     looks: PositiveInt = 1
     trials: tuple[Trial, ...] = ()
+    stages: tuple[InputStage, ...] = ()
     communication: Communication | None = None
     verify: bool = True
     trials_each: NonNegativeInt = 0

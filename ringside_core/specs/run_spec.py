@@ -8,6 +8,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt, SerializeAsAny, model_v
 
 from ringside_core.specs.backends import Capabilities, backend_row, with_typed_options
 from ringside_core.specs.errors import RefusalError
+from ringside_core.specs.input_change import InputName
 from ringside_core.specs.keras_version import KerasVersion
 from ringside_core.specs.knob import Knob, Search
 from ringside_core.specs.noun import Document, Noun
@@ -18,7 +19,7 @@ Precision = Literal["float32", "float64"]
 Policy = Literal["mixed_float16", "mixed_bfloat16"]
 Option = str | int | float | bool
 # What a diagnostic run leaves out, to see how much time that takes; see RunSpec.
-Ablation = Literal["none", "unused", "no_reduction", "no_input"]
+Ablation = Literal["none", "unused", "no_reduction", "no_input", "no_training"]
 MAX_SEED = 2**31 - 1
 AUTO = "auto"  # as `resume_from`
 
@@ -130,6 +131,10 @@ class TrainingSpec(Noun):
     policy: Annotated[
         Policy | None, Knob("Keras' dtype policy. Default: as the author says.", per_arm=True)
     ] = None
+    input: Annotated[
+        InputName | None,
+        Knob("A change of how the data are read, as `ringside input` tries it.", per_arm=True),
+    ] = None
 
     @property
     def arithmetic(self) -> tuple[KerasVersion, Policy | None]:
@@ -145,7 +150,8 @@ class RunSpec(TrainingSpec, Document):
             costs. Breakdowns (`ringside.stats.breakdown`) use such runs; they are never ranked.
             `unused`: the backend is started, and the training does not use it (one replica).
             `no_reduction`: gradients are not combined over replicas. `no_input`: one batch,
-            prepared before the first step, is fed again and again.
+            prepared before the first step, is fed again and again. `no_training`: batches are
+            read, and nothing is trained on them.
     """
 
     SCHEMA_VERSION: ClassVar[int] = 5

@@ -177,7 +177,7 @@ def check_name(name: str) -> None:
 
 
 @cache
-def asked_fit(name: str, which: str) -> Mapping[str, Any]:
+def asked_fit(name: str, which: str, *, stages: bool = False) -> Mapping[str, Any]:
     """What a program asks of a fit, as `ringside.probe` answers.
 
     A process of its own runs the program up to there.
@@ -185,12 +185,14 @@ def asked_fit(name: str, which: str) -> Mapping[str, Any]:
     Args:
         name: of the program.
         which: number of the fit, options and data folder, as JSON.
+        stages: ask how long each part of its data takes instead.
 
     Raises:
         RefusalError: the program does not get there.
     """
     number, options, data_dir = json.loads(which)
     request = {"workload": name, "fit": number, "options": options, "data_dir": data_dir}
+    request["stages"] = stages
     try:
         environment = environment_of(keras_of(name) or 2)
         answer, errors = answer_of(

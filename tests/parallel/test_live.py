@@ -52,8 +52,8 @@ def frozen_rank(tmp_path: Path, process: "subprocess.Popen[str]") -> psutil.Proc
     raise AssertionError("no rank was frozen")
 
 
-def test_contenders_train_on_from_the_screening(tmp_path: Path) -> None:
-    """All arms are started together: what was started first would be slower. Others end."""
+def test_the_final_has_launches_of_its_own(tmp_path: Path) -> None:
+    """As the screening, it starts all at once: what was started first would be slower."""
     flags = ("--backends", "one_device,mirrored", "--launches", "1", "--budget", "20s")
     code, said = ended(compare(tmp_path, *flags))
 
@@ -61,24 +61,25 @@ def test_contenders_train_on_from_the_screening(tmp_path: Path) -> None:
     comparison = results(tmp_path / FOLDER)
     assert comparison.finalists == ("serial ×1", "mirrored ×2")
     made = {(run.arm, run.round): run for run in comparison.runs}
-    assert len(made) == 3 + 2
-    began = [run.started_unix_s or 0.0 for run in made.values()]
-    assert max(began) - min(began) < 1
-    left = made["one_device ×1", 0].blocks[-1].ended_after
-    for label in comparison.finalists:
-        screened, first = made[label, 0], made[label, 1]
-        assert (first.log_dir, first.spec) == (screened.log_dir, screened.spec)
-        assert first.blocks[0].begun_after == screened.blocks[-1].ended_after == left
+    assert len(made) == len({run.log_dir for run in comparison.runs}) == 3 + 2
+    began = {key: run.started_unix_s or 0.0 for key, run in made.items()}
+    screened = [at for (_, number), at in began.items() if number == 0]
+    final = [at for (_, number), at in began.items() if number == 1]
+    assert min(final) > max(screened)
+    assert max(final) - min(final) < 1
+    assert max(screened) - min(screened) < 1
+    alone = {arm: run.alone_start_s for (arm, number), run in made.items() if not number}
+    assert all(alone.values())  # of processes that are started before, and have ended
+    rows = {row.arm.label: row for row in summarize(comparison).arms}
+    assert {label: row.spreads["startup_s"].value for label, row in rows.items()} == alone
     for run in made.values():
         assert run.wall_s >= sum(block.wall_s for block in run.blocks) > 0
-        assert run.alone_start_s
-        assert (tmp_path / FOLDER / "starts" / Path(run.log_dir).parent.name).is_dir()
     assert {row.same_rows for row in summarize(comparison).runs} == {"yes"}
 
 
 @pytest.mark.nightly
 def test_a_contender_that_dies_in_the_final(tmp_path: Path) -> None:
-    """It leaves the final."""
+    """It leaves the final, and keeps its row of the screening."""
     flags = ("--backends", "mirrored,horovod", "--launches", "1", "--budget", "90s")
     process = compare(tmp_path, *flags)
     assert process.stdout is not None
@@ -95,10 +96,11 @@ def test_a_contender_that_dies_in_the_final(tmp_path: Path) -> None:
     comparison = results(tmp_path / FOLDER)
     assert comparison.notes == ("horovod ×2 failed in launch 1 of the final.",)
     assert {(run.arm, run.round, run.outcome.completed) for run in comparison.runs} == {
+        ("horovod ×2", 0, True),
         ("horovod ×2", 1, False),
         *((label, number, True) for label in ("serial ×1", "mirrored ×2") for number in (0, 1)),
     }
-    assert "3 runs, 1 failed" in said
+    assert "6 runs, 1 failed" in said
     assert left_of(tmp_path / FOLDER) == []
 
 

@@ -9,9 +9,9 @@ n, is the launch, never the step. Runs that did not complete give no number; the
 
 screening, final, contenders: The screening starts each arm alone, which times its start, and then
 all at once. It chooses the contenders of the largest size: in each family the fastest arm, and the
-next if its passes do not tell the two apart. They and serial train on as the first of several
-launches of the final. Their numbers come from passes of the final alone; those of other arms from
-the screening: "one launch", without an interval.
+next if its passes do not tell the two apart. The final has several launches of the contenders and
+serial. Their numbers come from the final alone; those of other arms from the screening: "one
+launch", without an interval.
 
 examples/s: Examples that were really trained ÷ time of the slowest process, after warm-up: Σ
 examples ÷ Σ max over processes of the seconds from the barrier before an epoch's first step to the

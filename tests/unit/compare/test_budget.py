@@ -110,20 +110,29 @@ def begun(run_dir: Path, *, update_s: float, **spec: Any) -> LiveRun:
 def test_a_block_lasts_long_enough(tmp_path: Path) -> None:
     """In the fastest run; a slower one only has longer blocks."""
     fast = begun(tmp_path / "fast", update_s=0.002)
-    slow = begun(tmp_path / "slow", update_s=0.02)
+    slow = begun(tmp_path / "slow", update_s=0.003)
 
     assert updates_of_a_block([fast]) == updates_of_a_block([slow, fast]) == BLOCK_S / 0.002 + 6
-    assert updates_of_a_block([slow]) == BLOCK_S / 0.02 + 5
+    assert updates_of_a_block([slow]) == BLOCK_S / 0.003 + 6
     assert updates_of_a_block([]) == 1
+
+
+def test_a_pass_does_not_wait_for_the_slowest(tmp_path: Path) -> None:
+    """Two arms, 0.9 s for each on average; the block of the fastest would take a minute."""
+    fast = begun(tmp_path / "fast", update_s=0.001)
+    slow = begun(tmp_path / "slow", update_s=0.099)
+
+    assert updates_of_a_block([fast, slow]) == 2 * 0.9 / 0.1
 
 
 def test_every_arm_has_executions_that_count(tmp_path: Path) -> None:
     """Also one whose executions are many updates, or long: of these three are left out."""
     plain = begun(tmp_path / "plain", update_s=0.002)
-    ten = begun(tmp_path / "ten", update_s=0.05, steps_per_execution=10)
+    ten = begun(tmp_path / "ten", update_s=0.02, steps_per_execution=10)
     long = begun(tmp_path / "long", update_s=0.4)
 
-    assert updates_of_a_block([plain, ten]) == BLOCK_S / 0.002 + 6
+    quick = begun(tmp_path / "quick", update_s=0.003, steps_per_execution=10)
+    assert updates_of_a_block([plain, quick]) == BLOCK_S / 0.002 + 6
     assert updates_of_a_block([long, ten]) == (LEAST_COUNTED + 3) * 10
     assert updates_of_a_block([ten]) == (LEAST_COUNTED + 3) * 10
     assert updates_of_a_block([long]) == LEAST_COUNTED + 3

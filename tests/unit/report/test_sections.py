@@ -95,7 +95,8 @@ def test_launches_that_scatter_more_than_their_blocks_are_a_caveat() -> None:
 def test_the_division_of_the_time_is_printed() -> None:
     """What each stage took, why so, and how much of it was measured."""
     division = Division(
-        screening_s=60.0, launches=4, phase_s=40.0, start_s=15.0, pass_s=4.0, scatter=0.06
+        screening_s=60.0, launches=4, phase_s=40.0, start_s=15.0, pass_s=4.0, scatter=0.06,
+        warm_passes=3,
     )  # fmt: skip
     comparison = bare().replace(division=division, notes=("a failed; b takes its place.",))
 
@@ -105,7 +106,9 @@ def test_the_division_of_the_time_is_printed() -> None:
 
     assert shown["Stage 1"] == "Screening: 60 s, 24 % of 4.2 min."
     assert "4 launches of serial, mirrored ×1" in shown["Stage 2"]
-    assert "each 40 s of 10 passes. A start takes about 15 s" in shown["Stage 2"]
+    assert (
+        "each 40 s of 10 passes, of which 3 warm up. A start takes about 15 s" in shown["Stage 2"]
+    )
     assert (
         "Passes scatter by 6.0 %: so divided, the interval will be about narrowest."
         in shown["Stage 2"]

@@ -32,19 +32,22 @@ def test_the_half_width_is_that_of_simulated_launches() -> None:
 
 
 @pytest.mark.parametrize(
-    ("left_s", "launches"), [(30.0, 3), (80.0, 3), (150.0, 5), (212.0, 6), (3600.0, 87)]
+    ("left_s", "warm", "launches"),
+    [(30.0, 0, 3), (80.0, 0, 3), (150.0, 0, 5), (212.0, 0, 6), (3600.0, 0, 87), (212.0, 6, 5)],
 )
-def test_the_time_is_divided_where_the_interval_is_narrowest(left_s: float, launches: int) -> None:
+def test_the_time_is_divided_where_the_interval_is_narrowest(
+    left_s: float, warm: int, launches: int
+) -> None:
     """Of all numbers whose launches have eight passes, by trying them; at least three."""
     start_s, pass_s, scatter = 15.0, 1.5, 0.04
     numbers = np.array([r for r in range(3, 300) if left_s / r - start_s >= 8 * pass_s] or [3])
-    passes = np.maximum(1, (left_s / numbers - start_s) / pass_s)
+    passes = np.maximum(1, (left_s / numbers - start_s) / pass_s - warm)
     variance = (LAUNCH_SCATTER**2 + scatter**2 / passes) / numbers
     halves = stats.t.ppf(0.975, 2 * (numbers - 1)) * np.sqrt(variance)
 
     found = divided(
         Asked(), screening_s=60.0, left_s=left_s, start_s=start_s, pass_s=pass_s, scatter=scatter,
-        arms=3,
+        arms=3, warm_passes=warm,
     )  # fmt: skip
 
     assert found.launches == launches == numbers[halves.argmin()]

@@ -1,0 +1,111 @@
+"""What `ringside input` says: whether the input matters, which part, which change, which line."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ringside.cli.input as command
+from ringside.report.sections.input import input_lines, input_section, lines_to_write
+from ringside.stats.inputs import InputStudy, input_study
+from ringside.stats.summary import summarize
+from ringside_core.specs import Arm, Comparison, RefusalError, Settings
+from ringside_core.specs.input_change import CHANGES, InputStage
+from tests.unit.report.proofs import verified
+from tests.unit.stats.factory import arm_of, comparison_of, epoch, record, run_of, spec_of
+
+STAGES = (
+    InputStage(name="arrays", kind="other", seconds=0.001, draws=False),
+    InputStage(name="map(decode)", kind="map", seconds=0.009, draws=False),
+    InputStage(name="batch", kind="batch", seconds=0.0, draws=False),
+)
+BASE = arm_of("serial")
+ROWS = 100  # of an epoch
+
+
+def named(label: str, **changes: Any) -> Arm:
+    """The serial arm with another name."""
+    return BASE.replace(label=label, group=label, **changes)
+
+
+def compared(in_memory_s: float, cached_s: float) -> Comparison:
+    """As written an epoch takes a second; four launches that differ by some parts in a thousand."""
+    seconds = {
+        BASE: 1.0,
+        named("cached", settings=Settings(input="cache")): cached_s,
+        named("unordered", settings=Settings(input="unordered")): 0.5,
+        named("without input", ablation="no_input"): in_memory_s,
+        named("without training", ablation="no_training"): 0.95,
+    }
+    random, runs = np.random.default_rng(1), []
+    for number in range(4):
+        for arm, each in seconds.items():
+            spec = spec_of("serial", save="record", ablation=arm.ablation, input=arm.settings.input)
+            train_s = each * random.lognormal(0, 0.003)
+            made = record(spec, [epoch(9.0), epoch(train_s), epoch(train_s)])
+            runs.append(run_of(arm, [made], number=number, spec=spec))
+    comparison = verified(comparison_of(list(seconds), runs, stages=STAGES))
+    kept = tuple(one for one in comparison.certificates if one.arm.label != "unordered")
+    return comparison.replace(certificates=kept)
+
+
+def study_of(comparison: Comparison) -> InputStudy:
+    """The study of a comparison."""
+    found = input_study(comparison)
+    assert found
+    return found
+
+
+def test_the_input_matters() -> None:
+    """The slowest part by its name; the fastest change that trains the same; each with its line."""
+    comparison = compared(in_memory_s=0.4, cached_s=0.6)
+    study, summary = study_of(comparison), summarize(comparison)
+
+    rates, holds, helps = input_lines(comparison, study, summary)
+    assert rates.startswith("reading alone 10")
+    assert "data in memory 2" in rates
+    assert "as written" in rates
+    assert holds.startswith("The input holds the training back: with its data in memory it is 2.5")
+    assert "map(decode) (map) takes 90 % of the reading, 9 ms of a batch." in holds
+    assert helps.startswith("What helps most and trains the same: cache, 1.6")
+    said = dict(lines_to_write(study, summary))
+    assert [line.split(":")[0] for line in said] == ["unordered", "cache"]
+    assert next(iter(said)).endswith("; it does not train the same.")
+    assert list(said.values()) == [CHANGES["unordered"].line, CHANGES["cache"].line]
+    ratio = study.ratios["cached"]
+    assert ratio.value == pytest.approx(1 / 0.6, rel=0.01)
+    assert ratio.interval
+    assert ratio.interval.low < 1 / 0.6 < ratio.interval.high
+
+
+def test_the_input_does_not_matter() -> None:
+    """One sentence with the most that could be gained; nothing to write but what gains."""
+    comparison = compared(in_memory_s=0.99, cached_s=1.0)
+    lines = input_lines(comparison, study_of(comparison), summarize(comparison))
+
+    assert lines[1].startswith("The input is not the matter: in memory nothing gains more than 1.")
+    assert len(lines) == 2
+
+
+def test_only_a_study_has_a_section() -> None:
+    """A comparison without stages says nothing of its input."""
+    comparison = compared(in_memory_s=0.4, cached_s=0.6)
+    (section,) = input_section(comparison, summarize(comparison))
+    assert section.name == "input"
+
+    plain = comparison.replace(stages=())
+    assert not list(input_section(plain, summarize(plain)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ("cash", "--changes takes names of changes"),
+        ("interleave", "The change interleave needs a tf.data.Dataset that reads files"),
+    ],
+)
+def test_a_change_that_cannot_be_tried(changes: str, words: str) -> None:
+    """It is refused before anything runs, with those that can."""
+    with pytest.raises(RefusalError, match=words) as refused:
+        command._named(changes, STAGES)
+    assert "cache" in str(refused.value)

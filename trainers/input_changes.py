@@ -1,0 +1,147 @@
+"""A change of how an author's data are read, in runs that show what it would gain.
+
+The program runs as it is. Where it calls `tf.data` itself, the call has another default; or the
+data that it gives `fit` get one more part. No other run is touched.
+"""
+
+import inspect
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ringside_core.keras import tf
+from ringside_core.specs import RefusalError
+from ringside_core.specs.input_change import CHANGES, NEEDS
+from trainers.fit_call import FitCall
+from trainers.reading import rows_of_arrays
+
+OWN = ("tensorflow", "keras", "tf_keras", "ringside", "ringside_core", "trainers", "backends")
+FILES = ("TFRecordDataset", "TextLineDataset", "FixedLengthRecordDataset")
+
+
+def change_calls(change: str | None) -> None:
+    """Give what a program calls of `tf.data` other defaults, in this process and for good."""
+    together = {"num_parallel_calls": tf.data.AUTOTUNE}
+    if change in ("parallel_map", "unordered", "parallel_map_fixed"):
+        if change == "parallel_map_fixed":
+            together["num_parallel_calls"] = len(os.sched_getaffinity(0))
+        if change == "unordered":
+            together["deterministic"] = False
+        _with_defaults(tf.data.Dataset, "map", together)
+    elif change == "interleave":
+        _with_defaults(tf.data.Dataset, "interleave", together)
+        for name in FILES:
+            _with_defaults(
+                getattr(tf.data, name), "__init__", {"num_parallel_reads": tf.data.AUTOTUNE}
+            )
+    elif change == "batch_first":
+        _map_batches()
+
+
+def _with_defaults(of: Any, name: str, values: dict[str, Any]) -> None:
+    """Arguments that its author leaves out, or leaves to tf.data, have these values."""
+    upstream = getattr(of, name)
+    signature = inspect.signature(upstream)
+
+    def changed(*args: Any, **kwargs: Any) -> Any:
+        if _is_the_authors():
+            given = signature.bind(*args, **kwargs)
+            for argument, value in values.items():
+                if given.arguments.get(argument) is None:
+                    given.arguments[argument] = value
+            args, kwargs = given.args, given.kwargs
+        return upstream(*args, **kwargs)
+
+    setattr(of, name, changed)
+
+
+def _is_the_authors() -> bool:
+    """Whether the caller of the caller is neither TensorFlow, Keras nor Ringside."""
+    module = sys._getframe(2).f_globals.get("__name__", "")
+    return module.partition(".")[0] not in OWN
+
+
+def _map_batches() -> None:
+    """What is mapped row by row and then made batches of is made batches of, and then mapped."""
+    rows_of: dict[int, tuple[Any, Callable[[Any], Any]]] = {}
+    upstream_map, upstream_batch = tf.data.Dataset.map, tf.data.Dataset.batch
+    kept = []  # so that no id is used twice
+
+    def mapped(self: Any, *args: Any, **kwargs: Any) -> Any:
+        made = upstream_map(self, *args, **kwargs)
+        if _is_the_authors():
+            rows_of[id(made)] = self, lambda data: upstream_map(data, *args, **kwargs)
+            kept.append(made)
+        return made
+
+    def batched(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if id(self) in rows_of and _is_the_authors():
+            rows, again = rows_of[id(self)]
+            return again(upstream_batch(rows, *args, **kwargs))
+        return upstream_batch(self, *args, **kwargs)
+
+    tf.data.Dataset.map, tf.data.Dataset.batch = mapped, batched
+
+
+def changed(call: FitCall, change: str | None) -> FitCall:
+    """The fit with its data changed; other changes were made where the program called `tf.data`.
+
+    Args:
+        call: of the author.
+        change: its name. What it puts on disk is in the temporary folder of this process.
+
+    Raises:
+        RefusalError: the data are not of the kind that the change needs.
+    """
+    if change is None:
+        return call
+    x: Any = call.arguments.get("x")
+    needs = CHANGES[change].needs
+    arrays = rows_of_arrays(call.arguments) is not None
+    if not (arrays if needs == "arrays" else isinstance(x, tf.data.Dataset)):
+        raise RefusalError(
+            f"The input change {change} needs {NEEDS[needs]}.",
+            received=type(x).__name__,
+            advice="Leave it out. ringside input tries those that the data can have.",
+        )
+    if change == "dataset":
+        rows = tf.data.Dataset.from_tensor_slices(call.arrays)
+        data = rows.batch(call.global_batch)
+        return call.given(x=data, y=None, sample_weight=None, batch_size=None, shuffle=None)
+    if change == "arrays":
+        return _as_arrays(call)
+    if change == "prefetch":
+        return call.given(x=x.prefetch(tf.data.AUTOTUNE))
+    ways: dict[str, Callable[[Any], Any]] = {
+        "cache": lambda data: data.cache(),
+        "cache_file": lambda data: data.cache(f"{tempfile.mkdtemp()}/cache"),
+        "snapshot": lambda data: data.snapshot(tempfile.mkdtemp()),
+    }
+    return _of_one_epoch(call, ways[change]) if change in ways else call
+
+
+def _of_one_epoch(call: FitCall, way: Callable[[Any], Any]) -> FitCall:
+    """What keeps its elements must have an end: of data without one, those of an epoch."""
+    x, count = call.arguments["x"], call.steps_per_epoch
+    endless = int(x.cardinality()) == tf.data.INFINITE_CARDINALITY
+    kept = way(x.take(count) if endless else x)
+    if count is not None:
+        kept = kept.apply(tf.data.experimental.assert_cardinality(count))
+    return call.given(x=kept.repeat() if endless else kept)
+
+
+def _as_arrays(call: FitCall) -> FitCall:
+    """The rows of an epoch in arrays, in their order."""
+    x, count = call.arguments["x"], call.steps_per_epoch
+    if int(x.cardinality()) == tf.data.INFINITE_CARDINALITY:
+        x = x.take(count)
+    batches = list(x.as_numpy_iterator())
+    whole = tf.nest.map_structure(lambda *parts: np.concatenate(parts), *batches)
+    size = len(tf.nest.flatten(batches[0])[0])
+    parts = whole if isinstance(whole, tuple) else (whole,)
+    named = dict(zip(("x", "y", "sample_weight"), parts, strict=False))
+    return call.given(**named, batch_size=size, shuffle=False, steps_per_epoch=None)
