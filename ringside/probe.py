@@ -137,7 +137,7 @@ def _stages(call: FitCall) -> list[dict[str, Any]]:
     x = call.arguments.get("x")
     if isinstance(x, tf.data.Dataset):
         return stages(x)
-    what = "arrays" if rows_of_arrays(call.arguments) is not None else "python"
+    what = "arrays" if rows_of_arrays(call.arguments) is not None else "object"
     return [{"name": type(x).__name__, "kind": what, "seconds": 0.0, "draws": False}]
 
 

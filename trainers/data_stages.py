@@ -15,7 +15,9 @@ PERIOD_S = 0.8  # in which a part is read; the second half of it counts
 ROUNDS = 3
 WARM = 0.5
 # What makes no elements of its own, and is part of what stands before it.
-_SILENT = {"Options", "AssertCardinality", "Restructured", "ModelDataset", "Repeat", "Take", "Skip"}
+_SILENT = {"Options", "AssertCardinality", "Restructured", "Repeat", "Take", "Skip"}
+# How many elements these make of one is not known: with what stands before them they are a source.
+_SOURCES = {"FlatMap", "Interleave", "ParallelInterleave", "Unbatch", "Rebatch", "Filter"}
 _READS = ("TFRecord", "TextLine", "FixedLengthRecord", "ReadFile", "Snapshot", "Load")
 
 
@@ -26,14 +28,23 @@ def stages(data: Any) -> list[dict[str, Any]]:
         For each: `name`; `kind`, one of read, map, python, batch, shuffle and other; `seconds`; and
         `draws`, whether it makes other elements at each reading.
     """
-    found, before = [], 0.0
-    chain = _chain(data)
-    rounds = [[_seconds(part) for part, _ in chain] for _ in range(ROUNDS)]
+    chain, rounds = _chain(data), []
+    for _ in range(ROUNDS):
+        began = time.perf_counter()
+        rounds.append([_seconds(part) for part, _ in chain])
+        if time.perf_counter() - began > 2 * PERIOD_S * len(chain):  # slow to begin, as a shuffle
+            break
+    found: list[dict[str, Any]] = []
+    before = 0.0
     for (part, each), times in zip(chain, zip(*rounds, strict=True), strict=True):
         seconds = min(times) * each  # what something else has stopped takes longer
-        what = _kind(part)
+        if "Cache" in kind(part):  # what stands before it is made once
+            found = [{**one, "seconds": 0.0} for one in found]
+            before = 0.0
         own_s = max(0.0, seconds - before)
-        found.append({"name": _name(part), "kind": what, "seconds": own_s, "draws": draws(part)})
+        found.append(
+            {"name": _name(part), "kind": _kind(part), "seconds": own_s, "draws": draws(part)}
+        )
         before = seconds
     return found
 
@@ -51,29 +62,29 @@ def _chain(data: Any) -> list[tuple[Any, int]]:
         if "Batch" in kind(part):
             each *= int(getattr(part, "_batch_size", 1))
         inputs = part._inputs()
-        if len(inputs) != 1 or kind(part) in ("FlatMap", "Interleave", "ParallelInterleave"):
+        if len(inputs) != 1 or kind(part) in _SOURCES:
             return found[::-1]
         (part,) = inputs
 
 
 def _seconds(data: Any) -> float:
-    """Of one element; data that end begin again."""
-    began, halfway, count, counted = time.perf_counter(), 0.0, 0, 0
+    """Of one element, behind the first; data that end begin again."""
     # Not a new iterator for each epoch: to free one, TensorFlow waits for its autotuner. And no
     # thread that reads ahead: it would go on beside the next part, and what is Python waits for it.
     options = tf.data.Options()
     options.experimental_optimization.inject_prefetch = False
-    for _ in data.repeat().with_options(options):
-        now = time.perf_counter()
-        if not halfway and now - began > WARM * PERIOD_S:
-            halfway, counted = now, count
-        count += 1
-        if now - began > PERIOD_S:
-            break
-    ended = time.perf_counter()
-    if halfway and count > counted:
-        return (ended - halfway) / (count - counted)
-    return (ended - began) / max(1, count)
+    made, began = iter(data.repeat().with_options(options)), time.perf_counter()
+    if next(made, None) is None:
+        return 0.0
+    first_s = time.perf_counter() - began
+    ends = [time.perf_counter()]
+    while ends[-1] - ends[0] < PERIOD_S and next(made, None) is not None:
+        ends.append(time.perf_counter())
+    if len(ends) < 2:
+        return first_s
+    half = next(k for k, end in enumerate(ends) if end - ends[0] >= WARM * (ends[-1] - ends[0]))
+    half = min(half, len(ends) - 2)
+    return (ends[-1] - ends[half]) / (len(ends) - 1 - half)
 
 
 def _kind(part: Any) -> str:

@@ -20,6 +20,7 @@ from trainers.fit_call import FitCall
 from trainers.reading import rows_of_arrays
 
 OWN = ("tensorflow", "keras", "tf_keras", "ringside", "ringside_core", "trainers", "backends")
+_altered: list[str] = []  # calls of the author's with another default
 FILES = ("TFRecordDataset", "TextLineDataset", "FixedLengthRecordDataset")
 
 
@@ -53,6 +54,7 @@ def _with_defaults(of: Any, name: str, values: dict[str, Any]) -> None:
             for argument, value in values.items():
                 if given.arguments.get(argument) is None:
                     given.arguments[argument] = value
+                    _altered.append(name)
             args, kwargs = given.args, given.kwargs
         return upstream(*args, **kwargs)
 
@@ -81,6 +83,7 @@ def _map_batches() -> None:
     def batched(self: Any, *args: Any, **kwargs: Any) -> Any:
         if id(self) in rows_of and _is_the_authors():
             rows, again = rows_of[id(self)]
+            _altered.append("batch")
             return again(upstream_batch(rows, *args, **kwargs))
         return upstream_batch(self, *args, **kwargs)
 
@@ -109,6 +112,12 @@ def changed(call: FitCall, change: str | None) -> FitCall:
             advice="Leave it out. ringside input tries those that the data can have.",
         )
     if change == "dataset":
+        if call.arguments.get("validation_split"):
+            raise RefusalError(
+                "Keras splits no tf.data.Dataset for validation.",
+                received="validation_split",
+                advice="Give validation_data.",
+            )
         rows = tf.data.Dataset.from_tensor_slices(call.arrays)
         data = rows.batch(call.global_batch)
         return call.given(x=data, y=None, sample_weight=None, batch_size=None, shuffle=None)
@@ -121,7 +130,15 @@ def changed(call: FitCall, change: str | None) -> FitCall:
         "cache_file": lambda data: data.cache(f"{tempfile.mkdtemp()}/cache"),
         "snapshot": lambda data: data.snapshot(tempfile.mkdtemp()),
     }
-    return _of_one_epoch(call, ways[change]) if change in ways else call
+    if change in ways:
+        return _of_one_epoch(call, ways[change])
+    if not _altered:
+        raise RefusalError(
+            f"The input change {change} must change a call of the program.",
+            received=f"no call that it could change: it needs {NEEDS[needs]}",
+            advice="What has a number of its own, and what a library calls, stays as it is.",
+        )
+    return call
 
 
 def _of_one_epoch(call: FitCall, way: Callable[[Any], Any]) -> FitCall:
@@ -129,8 +146,6 @@ def _of_one_epoch(call: FitCall, way: Callable[[Any], Any]) -> FitCall:
     x, count = call.arguments["x"], call.steps_per_epoch
     endless = int(x.cardinality()) == tf.data.INFINITE_CARDINALITY
     kept = way(x.take(count) if endless else x)
-    if count is not None:
-        kept = kept.apply(tf.data.experimental.assert_cardinality(count))
     return call.given(x=kept.repeat() if endless else kept)
 
 

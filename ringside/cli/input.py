@@ -32,7 +32,7 @@ def command(
     spec: RunSpec,
     changes: Annotated[
         str | None,
-        typer.Option(help="Names separated by commas. Default: all that the data can have."),
+        typer.Option(help="Names separated by commas. Default: the usual ones, see docs/input.md."),
     ] = None,
     budget: Annotated[str, typer.Option(help="Time, without certificates.")] = "8m",
     verify: Annotated[
@@ -56,7 +56,8 @@ def command(
     changed = [with_changes(base, {"input": one}) for one in names]
     arms = (base, *(_labelled(arm, f"serial:input={arm.settings.input}") for arm in changed))
     folder = new_folder(output, name or f"input-{default_name(spec)}")
-    with only_one(folder), telling(console, lambda: "give the same command again"):
+    resume = shlex.join(["ringside", "compare", "--resume", str(folder)])
+    with only_one(folder), telling(console, lambda: f"go on with: {resume}"):
         comparison = begin(
             console,
             replace(chosen, arms=arms),
@@ -97,8 +98,8 @@ def _named(changes: str | None, stages: tuple[InputStage, ...]) -> list[str]:
     """
     able = possible(stages)
     if changes is None:
-        return able
-    names = [name.strip() for name in changes.split(",") if name.strip()]
+        return [name for name in able if CHANGES[name].by_default]
+    names = list(dict.fromkeys(name.strip() for name in changes.split(",") if name.strip()))
     for name in names:
         if name not in CHANGES:
             raise RefusalError(

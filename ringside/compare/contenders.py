@@ -21,7 +21,8 @@ def with_final(comparison: Comparison, *, start_s: float, pass_s: float = 0.0) -
     asked = comparison.asked
     samples = samples_of(comparison)
     chosen = contenders(_able(comparison), _rates(samples), samples)
-    kept = finalists(comparison, chosen)
+    lost = {run.arm for run in comparison.runs if not run.outcome.completed}
+    kept = tuple(label for label in finalists(comparison, chosen) if label not in lost)
     if asked.launches == 0 or not _two(comparison, kept):
         return comparison.replace(finalists=(), division=None)
     share = len(kept) / len(comparison.arms_of(0))
@@ -117,5 +118,6 @@ def _two(comparison: Comparison, labels: Sequence[str]) -> bool:
     """Whether two different arms are among these, one of which distributes, or all were asked."""
     arms = [arm for arm in comparison.arms if arm.label in labels]
     plain = [arm for arm in arms if not (arm.twin_of or arm.for_breakdown)]
-    distributes = any(arm.capabilities.family != "none" for arm in plain)
-    return len(plain) > 1 and (distributes or comparison.asked.all_arms)
+    if comparison.asked.all_arms:
+        return len(arms) > 1
+    return len(plain) > 1 and any(arm.capabilities.family != "none" for arm in plain)

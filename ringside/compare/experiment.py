@@ -202,7 +202,7 @@ class _Making:
         launch.start_each(alone, lambda seconds: refuse_too_short(asked, seconds))
         kept = _kept_live(alone, 0, 0, self.folder)
         starts = {run.arm: startup_s(run).value for run in kept if run.outcome.completed}
-        lost = [run for run in kept if run.arm not in starts]
+        lost = _kept_live([run for run in alone if run.label not in starts], 0, 0, self.folder)
         able = [arm for arm in arms if arm.label in starts]
         runs, together = self._live_runs(comparison, able, 0), time.monotonic()
         launch.start_together(runs)

@@ -37,7 +37,7 @@ MOST_PASSES = 40  # of a phase; a longer phase has longer blocks
 LAST = 2  # blocks that say, with the present one, how long an update takes
 WARM_S = 1.0  # that the fastest run trains before the first block
 LEAST_WARM = 5  # updates
-FIRST_S, FIRST_UPDATES = 0.3, 50  # of the turns that show how long an update takes, at most
+FIRST_S, FIRST_UPDATES = 0.3, 8  # of the turns that show how long an update takes, at most
 QUIET = 0.9  # of the time of the fastest block so far: before it, no look whether it is over
 # A process of TensorFlow with a small model, without what it shares with others: 320 MB were seen.
 PROCESS_BYTES = 400 * 2**20

@@ -103,7 +103,7 @@ def division_lines(comparison: Comparison) -> tuple[str, ...]:
     names = listed(comparison.finalists, limit=len(comparison.finalists))
     second = f"Final: {plural(division.launches, 'launch')} of {names}"
     if division.pass_s and division.phase_s:
-        passes = max(1, round(division.phase_s / division.pass_s))
+        passes = max(LEAST_PASSES_EACH, round(division.phase_s / division.pass_s))
         warm = f", of which {division.warm_passes} warm up" if division.warm_passes else ""
         second += (
             f", each {duration(division.phase_s)} of {plural(passes, 'pass')}{warm}. A start takes "

@@ -28,7 +28,9 @@ def same_rows(runs: Sequence[Run]) -> list[Answer]:
         else:  # the two Keras shuffle arrays otherwise
             # A live run that leaves after the screening may end within its first epoch.
             early = epochs[0].steps if run.blocks and len(epochs) == 1 else 0
-            key = (run.spec.seed, run.spec.global_batch, run.spec.keras, early)
+            # Of another input the certificate says whether it is the same.
+            spec = run.spec
+            key = (spec.seed, spec.global_batch, spec.keras, spec.input, early)
             groups.setdefault(key, []).append((run, epochs))
     for group in groups.values():
         common = _common([epochs for _, epochs in group])

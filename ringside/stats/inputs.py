@@ -1,14 +1,20 @@
 """What an input costs, and what a change of it gains: arms against the serial one as it is."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
+import numpy as np
+
+from ringside.stats.answers import holm
 from ringside.stats.figure import Figure, geometric_mean_with_interval
-from ringside.stats.final import Pair, final_pairs, turned
-from ringside.stats.rounds import launches_of
+from ringside.stats.final import CHANCE, final_pairs, turned
+from ringside.stats.rounds import launches_of, why_untrusted
 from ringside.stats.screening import ratio_once
+from ringside.stats.step_times import chief_of
 from ringside.stats.summary import samples_of
-from ringside_core.specs import Arm, Comparison
+from ringside_core.specs import Arm, Comparison, Run
+
+KEEPS = ("cache", "cache_file", "snapshot")  # batches of the first epoch
 
 
 @dataclass(frozen=True)
@@ -22,6 +28,7 @@ class InputStudy:
         in_memory: the arm that trains one batch again and again; None: there is none.
         rates: examples/s by label.
         ratios: ÷ base by label.
+        faster: labels of changes that are faster, by Holm's method over all of them.
     """
 
     base: Arm
@@ -30,6 +37,7 @@ class InputStudy:
     in_memory: Arm | None
     rates: Mapping[str, Figure]
     ratios: Mapping[str, Figure]
+    faster: frozenset[str]
 
 
 def input_study(comparison: Comparison) -> InputStudy | None:
@@ -44,17 +52,26 @@ def input_study(comparison: Comparison) -> InputStudy | None:
     launches, samples = launches_of(comparison), samples_of(comparison)
     final = {label: samples[label] for label in comparison.finalists}
     pairs = {pair.names: pair for pair in final_pairs(final, launches.final)[0]}
-    rates, ratios = {}, {}
+    rates, ratios, p_values = {}, {}, {}
     for arm in arms:
-        counted = launches.final if arm.label in final and launches.final else (0,)
+        runs = [run for run in comparison.runs if run.arm == arm.label and launches.has(run)]
         own = samples[arm.label]
-        rates[arm.label] = geometric_mean_with_interval(
-            [own[number].value for number in counted if number in own]
-        )
-        if arm is not base:
-            pair = pairs.get(frozenset((arm.label, base.label)))
-            pair = pair or ratio_once(samples, arm.label, base.label)
-            ratios[arm.label] = _as(pair, arm.label)
+        why_not = _why_not(comparison, arm, runs)
+        values = [own[run.round].value for run in runs if run.round in own]
+        rates[arm.label] = geometric_mean_with_interval([] if why_not else values)
+        if arm is base:
+            continue
+        pair = pairs.get(frozenset((arm.label, base.label)))
+        pair = pair or ratio_once(samples, arm.label, base.label)
+        ratio = (pair if pair.first == arm.label else turned(pair)).ratio
+        if why_not:
+            ratio = Figure(None, why_not)
+        elif untrusted := why_untrusted(comparison):
+            ratio = replace(ratio, interval=None, reason=untrusted)
+        ratios[arm.label] = ratio
+        if ratio.interval and pair.p_value is not None and arm.settings.input:
+            p_values[arm.label] = pair.p_value
+    adjusted = dict(zip(p_values, holm(np.array([*p_values.values()], np.float64)), strict=True))
     changed = [arm for arm in arms if arm.settings.input is not None]
     kinds = {arm.ablation: arm for arm in arms}
     return InputStudy(
@@ -64,8 +81,25 @@ def input_study(comparison: Comparison) -> InputStudy | None:
         in_memory=kinds.get("no_input"),
         rates=rates,
         ratios=ratios,
+        faster=frozenset(
+            label for label, p in adjusted.items() if p <= CHANCE and (ratios[label].value or 0) > 1
+        ),
     )
 
 
-def _as(pair: Pair, first: str) -> Figure:
-    return (pair if pair.first == first else turned(pair)).ratio
+def _why_not(comparison: Comparison, arm: Arm, runs: Sequence[Run]) -> str:
+    """Why an arm has no figure; empty: it has."""
+    lost = [run for run in comparison.runs if run.arm == arm.label and not run.outcome.completed]
+    if lost and not runs:
+        return str(lost[0].outcome.reason)
+    if arm.settings.input in KEEPS and not all(map(_has_kept, runs)):
+        return "its first epoch took most of a launch: give a longer --budget, or fewer rows"
+    return ""
+
+
+def _has_kept(run: Run) -> bool:
+    """Whether at least half of the blocks lie behind the first epoch, whose batches are kept."""
+    chief = chief_of(run)
+    if chief is None or not chief.epochs or not run.blocks:
+        return True
+    return chief.epochs[0].steps <= run.blocks[len(run.blocks) // 2].begun_after

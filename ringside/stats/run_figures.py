@@ -161,8 +161,10 @@ def alone_start_s(runs: Sequence[Run]) -> float | None:
     Args:
         runs: of one arm.
     """
-    screened = [run for run in runs if run.blocks and not run.round and run.outcome.completed]
-    return next((run.alone_start_s or startup_s(run).value for run in screened), None)
+    if alone := next((run.alone_start_s for run in runs if run.alone_start_s), None):
+        return alone
+    screened = (run for run in runs if run.blocks and not run.round and run.outcome.completed)
+    return next((startup_s(run).value for run in screened), None)
 
 
 def target_from_alone_s(run: Run, start_s: float | None) -> Figure:

@@ -98,7 +98,7 @@ class Trial:
         self._authors_executions = max(self._authors_executions, executions_of(call.model))
         set_executions(call.model, 1)  # updates are noted one by one
         if self.reached < self._fit:
-            return self._train("before", self._cut(call, whole=2, tail=0, epochs=1), session, None)
+            return self._train("before", cut_call(call, whole=2, tail=0, epochs=1), session, None)
         asked, batch = self._request, spec.global_batch
         if asked.at_tape:
             call = FitCall(call.model, call.arguments, "tape")

@@ -10,7 +10,7 @@ from pydantic import NonNegativeFloat
 
 from ringside_core.specs.noun import Noun
 
-StageKind = Literal["read", "map", "python", "batch", "shuffle", "arrays", "other"]
+StageKind = Literal["read", "map", "python", "batch", "shuffle", "arrays", "object", "other"]
 InputName = Literal[
     "prefetch", "parallel_map", "parallel_map_fixed", "unordered", "interleave", "batch_first",
     "cache", "cache_file", "snapshot", "arrays", "dataset",
@@ -22,7 +22,8 @@ class InputStage(Noun):
 
     Attributes:
         name: such as `map(decode)`.
-        kind: `python`: it runs Python, as a generator does. `arrays`: no data set was given to fit.
+        kind: `python`: it runs Python, as a generator does. `arrays`, `object`: fit was given
+            arrays, or a Sequence or another object of Python.
         seconds: that it adds to the time of a global batch.
         draws: it makes other elements at each reading.
     """
@@ -37,12 +38,14 @@ class InputChange(NamedTuple):
     """One change.
 
     Attributes:
-        needs: what the data must have, a key of NEEDS; empty: nothing.
+        needs: what the data must have, a key of NEEDS.
         line: that an author writes, or changes.
+        by_default: it is tried unless others are named.
     """
 
     needs: str
     line: str
+    by_default: bool = True
 
 
 NEEDS = {
@@ -57,7 +60,9 @@ NEEDS = {
 CHANGES: dict[str, InputChange] = {
     "prefetch": InputChange("dataset", "data = data.prefetch(tf.data.AUTOTUNE)  # last"),
     "parallel_map": InputChange("map", "data.map(…, num_parallel_calls=tf.data.AUTOTUNE)"),
-    "parallel_map_fixed": InputChange("map", "data.map(…, num_parallel_calls=os.cpu_count())"),
+    "parallel_map_fixed": InputChange(
+        "map", "data.map(…, num_parallel_calls=os.cpu_count())", False
+    ),
     "unordered": InputChange(
         "map", "data.map(…, num_parallel_calls=tf.data.AUTOTUNE, deterministic=False)"
     ),
@@ -70,9 +75,11 @@ CHANGES: dict[str, InputChange] = {
     "cache": InputChange(
         "dataset", "data = data.cache()  # behind what is slow, before shuffle and what draws"
     ),
-    "cache_file": InputChange("dataset", 'data = data.cache("a name")  # likewise, on disk'),
-    "snapshot": InputChange("dataset", 'data = data.snapshot("a folder")  # likewise, on disk'),
-    "arrays": InputChange("whole batches", "model.fit(x, y, batch_size=n)  # NumPy arrays"),
+    "cache_file": InputChange("dataset", 'data = data.cache("a name")  # likewise, on disk', False),
+    "snapshot": InputChange(
+        "dataset", 'data = data.snapshot("a folder")  # likewise, on disk', False
+    ),
+    "arrays": InputChange("whole batches", "model.fit(x, y, batch_size=n)  # NumPy arrays", False),
     "dataset": InputChange("arrays", "tf.data.Dataset.from_tensor_slices((x, y)).batch(n)"),
 }
 
@@ -80,9 +87,9 @@ CHANGES: dict[str, InputChange] = {
 def possible(stages: Sequence[InputStage]) -> list[str]:
     """The changes that data of these parts can have, in the order in which they are tried."""
     kinds = [one.kind for one in stages]
-    there = {"dataset", "whole batches"}
-    if "arrays" in kinds:
-        there = {"arrays"}
+    if "object" in kinds:
+        return []
+    there = {"arrays"} if "arrays" in kinds else {"dataset", "whole batches"}
     maps = [place for place, one in enumerate(stages) if one.name.startswith("map")]
     if maps:
         there.add("map")

@@ -188,6 +188,12 @@ class RunSpec(TrainingSpec, Document):
         self._check_backend()
         self._check_ablation()
         self._check_steps()
+        if self.input in ("cache_file", "snapshot") and not self.capabilities.synchronous:
+            raise RefusalError(
+                "Workers of parameter servers share one file name.",
+                received=f"input={self.input} under {self.backend}",
+                advice="Use input=cache, or another backend.",
+            )
         return self
 
     def _check_backend(self) -> None:

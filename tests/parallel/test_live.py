@@ -146,6 +146,18 @@ def test_an_arm_that_dies_while_it_is_frozen(tmp_path: Path) -> None:
     wait_until(lambda: not left_of(tmp_path / FOLDER))
 
 
+def test_an_arm_that_cannot_start(tmp_path: Path) -> None:
+    """It has failed once; the others are screened. The data of digits are arrays."""
+    code, said = ended(compare(tmp_path, "--backends", "serial,serial:input=cache"))
+
+    assert code == 1, said
+    runs = results(tmp_path / FOLDER).runs
+    outcomes = {run.arm: run.outcome.completed for run in runs}
+    assert outcomes == {"serial ×1": True, "serial:input=cache ×1": False}
+    assert [run.position for run in runs] == [0, 1]
+    assert "needs a tf.data.Dataset" in said
+
+
 @pytest.mark.nightly
 def test_killed_while_arms_are_frozen(tmp_path: Path) -> None:
     """Nobody is left, frozen or not; test_compare.py asks what Ctrl-C says."""

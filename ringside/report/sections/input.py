@@ -12,6 +12,7 @@ from ringside_core.specs import Arm, Comparison
 from ringside_core.specs.input_change import CHANGES
 from ringside_core.text import number, percent
 
+NOT_TIMED = ("arrays", "object")  # they are read by Keras
 MATTERS = 1.05  # times as fast without input: from here on the input is worth a change
 
 
@@ -35,7 +36,7 @@ def input_section(comparison: Comparison, summary: Summary) -> Iterator[Section]
 
 NOTE = (
     "Reading alone: batches are read and nothing is trained. Data in memory: the first batch is "
-    "fed again and again. A change that is not certified trains other rows, or in another order."
+    "fed again and again. A change that is not certified may train other rows, or in another order."
 )
 
 
@@ -61,11 +62,9 @@ def input_lines(comparison: Comparison, study: InputStudy, summary: Summary) -> 
     else:
         found.append(f"Cannot tell whether the input holds the training back: {_times(gain)}.")
     for arm in study.changed:
-        ratio = study.ratios[arm.label]
-        if ratio.interval and ratio.interval.low > 1 and _same(summary, arm):
-            found.append(
-                f"What helps most and trains the same: {arm.settings.input}, {_times(ratio)}."
-            )
+        if arm.label in study.faster and _same(summary, arm):
+            gains = _times(study.ratios[arm.label])
+            found.append(f"What helps most and is certified: {arm.settings.input}, {gains}.")
             break
     return found
 
@@ -74,14 +73,12 @@ def lines_to_write(study: InputStudy, summary: Summary) -> tuple[tuple[str, str]
     """Each change that makes it faster, and its line."""
     return tuple(
         (
-            f"{arm.settings.input}: {_times(ratio)}"
-            f"{'' if _same(summary, arm) else '; it does not train the same'}.",
+            f"{arm.settings.input}: {_times(study.ratios[arm.label])}"
+            f"{'' if _same(summary, arm) else '; not certified'}.",
             CHANGES[arm.settings.input].line,
         )
         for arm in study.changed
-        if arm.settings.input
-        and (ratio := study.ratios[arm.label]).interval is not None
-        and ratio.interval.low > 1
+        if arm.settings.input and arm.label in study.faster
     )
 
 
@@ -91,7 +88,7 @@ def stages_table(comparison: Comparison) -> Table:
         (
             Cell(one.name),
             Cell(one.kind),
-            Cell(f"{1000 * one.seconds:.3g}"),
+            Cell(f"{1000 * one.seconds:.3g}" if one.kind not in NOT_TIMED else NOTHING),
             Cell("yes" if one.draws else ""),
         )
         for one in comparison.stages

@@ -7,9 +7,17 @@ import pytest
 
 import ringside.cli.input as command
 from ringside.report.sections.input import input_lines, input_section, lines_to_write
+from ringside.stats.evidence import same_rows
 from ringside.stats.inputs import InputStudy, input_study
 from ringside.stats.summary import summarize
-from ringside_core.specs import Arm, Comparison, RefusalError, Settings
+from ringside_core.specs import (
+    Arm,
+    Block,
+    Comparison,
+    LedgerDigest,
+    RefusalError,
+    Settings,
+)
 from ringside_core.specs.input_change import CHANGES, InputStage
 from tests.unit.report.proofs import verified
 from tests.unit.stats.factory import arm_of, comparison_of, epoch, record, run_of, spec_of
@@ -67,10 +75,10 @@ def test_the_input_matters() -> None:
     assert "as written" in rates
     assert holds.startswith("The input holds the training back: with its data in memory it is 2.5")
     assert "map(decode) (map) takes 90 % of the reading, 9 ms of a batch." in holds
-    assert helps.startswith("What helps most and trains the same: cache, 1.6")
+    assert helps.startswith("What helps most and is certified: cache, 1.6")
     said = dict(lines_to_write(study, summary))
     assert [line.split(":")[0] for line in said] == ["unordered", "cache"]
-    assert next(iter(said)).endswith("; it does not train the same.")
+    assert next(iter(said)).endswith("; not certified.")
     assert list(said.values()) == [CHANGES["unordered"].line, CHANGES["cache"].line]
     ratio = study.ratios["cached"]
     assert ratio.value == pytest.approx(1 / 0.6, rel=0.01)
@@ -85,6 +93,40 @@ def test_the_input_does_not_matter() -> None:
 
     assert lines[1].startswith("The input is not the matter: in memory nothing gains more than 1.")
     assert len(lines) == 2
+
+
+def test_changes_have_no_vote_on_which_rows_are_right() -> None:
+    """Three arms with other rows do not outvote the one as its author wrote it."""
+    runs = []
+    for change, value in ((None, "a"), ("cache", "b"), ("arrays", "b"), ("unordered", "b")):
+        spec = spec_of("serial", input=change)
+        rows = LedgerDigest(rows=ROWS, hash=value * 16)
+        runs.append(run_of(BASE, [record(spec, [epoch(1.0, ledger=rows)] * 2)]))
+
+    assert same_rows(runs) == ["one run"] * 4
+
+
+def test_what_fills_its_cache_has_no_figure() -> None:
+    """The first epoch took longer than half of its blocks."""
+    arm = named("cached", settings=Settings(input="cache"))
+    blocks = tuple(
+        Block(number=k, begun_after=20 * k, ended_after=20 * k + 20, wall_s=1.0) for k in range(8)
+    )
+    runs = []
+    for one, first in ((BASE, 30), (arm, 100)):
+        spec = spec_of("serial", save="record", input=one.settings.input)
+        ends = tuple(0.1 * k for k in range(1, 1 + first)), tuple(0.1 * k for k in range(1, 131))
+        epochs = [
+            epoch(each[-1], step_end_s=each, steps=len(each), examples=3 * len(each))
+            for each in ends
+        ]
+        runs.append(run_of(one, [record(spec, epochs)], spec=spec, blocks=blocks))
+    comparison = comparison_of([BASE, arm], runs, stages=STAGES, live=True)
+
+    study = study_of(comparison)
+    assert study.rates[BASE.label].value
+    assert study.rates[arm.label].value is None
+    assert study.ratios[arm.label].reason.startswith("its first epoch took most of a launch")
 
 
 def test_only_a_study_has_a_section() -> None:
