@@ -89,9 +89,10 @@ def input_study(comparison: Comparison) -> InputStudy | None:
 
 def _why_not(comparison: Comparison, arm: Arm, runs: Sequence[Run]) -> str:
     """Why an arm has no figure; empty: it has."""
-    lost = [run for run in comparison.runs if run.arm == arm.label and not run.outcome.completed]
-    if lost and not runs:
-        return str(lost[0].outcome.reason)
+    own = [run for run in comparison.runs if run.arm == arm.label]
+    lost = [run for run in own if not run.outcome.completed]
+    if lost and len(lost) == len(own):
+        return str(lost[0].outcome)
     if arm.settings.input in KEEPS and not all(map(_has_kept, runs)):
         return "its first epoch took most of a launch: give a longer --budget, or fewer rows"
     return ""
