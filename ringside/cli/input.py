@@ -131,7 +131,8 @@ def _report(console: Console, comparison: Comparison, folder: Path, *, seconds: 
     from ringside.report.write import write_report  # matplotlib: only now
 
     page = write_report(comparison, folder)
-    summary, study = summarize(comparison), input_study(comparison)
+    summary = summarize(comparison)
+    study = input_study(comparison, summary)
     console.print(rich_table(stages_table(comparison)))
     if study is not None:
         console.print(rich_table(changes_table(study, summary)))

@@ -11,7 +11,7 @@ from ringside.stats.final import CHANCE, final_pairs, turned
 from ringside.stats.rounds import launches_of, why_untrusted
 from ringside.stats.screening import ratio_once
 from ringside.stats.step_times import chief_of
-from ringside.stats.summary import samples_of
+from ringside.stats.summary import Summary, samples_of
 from ringside_core.specs import Arm, Comparison, Run
 
 KEEPS = ("cache", "cache_file", "snapshot")  # batches of the first epoch
@@ -40,10 +40,11 @@ class InputStudy:
     faster: frozenset[str]
 
 
-def input_study(comparison: Comparison) -> InputStudy | None:
+def input_study(comparison: Comparison, summary: Summary) -> InputStudy | None:
     """The study of a comparison; None: it is none of an input.
 
-    Certificates do not matter here: what a change does to the rows stands beside its ratio.
+    Pairs that the summary has not are of arms that only read, or are not certified: what a change
+    does to the rows stands beside its ratio.
     """
     arms = [arm for arm in comparison.arms if not arm.twin_of]
     base = next((arm for arm in arms if not arm.for_breakdown), None)
@@ -61,7 +62,8 @@ def input_study(comparison: Comparison) -> InputStudy | None:
         rates[arm.label] = geometric_mean_with_interval([] if why_not else values)
         if arm is base:
             continue
-        pair = pairs.get(frozenset((arm.label, base.label)))
+        names = frozenset((arm.label, base.label))
+        pair = next((one for one in summary.pairs if one.names == names), pairs.get(names))
         pair = pair or ratio_once(samples, arm.label, base.label)
         ratio = (pair if pair.first == arm.label else turned(pair)).ratio
         if why_not:
@@ -92,7 +94,7 @@ def _why_not(comparison: Comparison, arm: Arm, runs: Sequence[Run]) -> str:
     own = [run for run in comparison.runs if run.arm == arm.label]
     lost = [run for run in own if not run.outcome.completed]
     if lost and len(lost) == len(own):
-        return str(lost[0].outcome)
+        return str(lost[0].outcome).splitlines()[0]
     if arm.settings.input in KEEPS and not all(map(_has_kept, runs)):
         return "its first epoch took most of a launch: give a longer --budget, or fewer rows"
     return ""

@@ -18,7 +18,7 @@ MATTERS = 1.05  # times as fast without input: from here on the input is worth a
 
 def input_section(comparison: Comparison, summary: Summary) -> Iterator[Section]:
     """Nothing, of a comparison that studied no input."""
-    study = input_study(comparison)
+    study = input_study(comparison, summary)
     if study is None:
         return
     blocks: list[Block] = [

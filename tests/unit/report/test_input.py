@@ -59,7 +59,7 @@ def compared(in_memory_s: float, cached_s: float) -> Comparison:
 
 def study_of(comparison: Comparison) -> InputStudy:
     """The study of a comparison."""
-    found = input_study(comparison)
+    found = input_study(comparison, summarize(comparison))
     assert found
     return found
 
