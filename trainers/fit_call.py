@@ -75,6 +75,14 @@ class FitCall:
         """Global batches of an epoch; None: not known before they are read."""
         return batches_of(self.arguments)
 
+    @property
+    def endless(self) -> bool:
+        """Whether the data are a data set without an end."""
+        x = self.arguments.get("x")
+        return (
+            isinstance(x, tf.data.Dataset) and int(x.cardinality()) == tf.data.INFINITE_CARDINALITY
+        )
+
     def first_batch(self) -> Any:
         """The first batch of the data, read where nothing is trained from them afterwards."""
         x: Any = self.arguments.get("x")
@@ -216,11 +224,7 @@ def fit_call(
         )
     if call.steps_per_epoch == 0:
         raise no_batch()
-    x = call.arguments.get("x")
-    endless = (
-        isinstance(x, tf.data.Dataset) and int(x.cardinality()) == tf.data.INFINITE_CARDINALITY
-    )
-    if endless and call.steps_per_epoch is None:
+    if call.endless and call.steps_per_epoch is None:
         raise RefusalError(
             "An epoch of data without an end must have a number of steps.",
             received="a tf.data.Dataset that repeats without end",

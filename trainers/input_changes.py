@@ -69,20 +69,19 @@ def _is_the_authors() -> bool:
 
 def _map_batches() -> None:
     """What is mapped row by row and then made batches of is made batches of, and then mapped."""
-    rows_of: dict[int, tuple[Any, Callable[[Any], Any]]] = {}
+    # By id of what was mapped, which is kept, so that no id is used twice.
+    rows_of: dict[int, tuple[Any, Any, Callable[[Any], Any]]] = {}
     upstream_map, upstream_batch = tf.data.Dataset.map, tf.data.Dataset.batch
-    kept = []  # so that no id is used twice
 
     def mapped(self: Any, *args: Any, **kwargs: Any) -> Any:
         made = upstream_map(self, *args, **kwargs)
         if _is_the_authors():
-            rows_of[id(made)] = self, lambda data: upstream_map(data, *args, **kwargs)
-            kept.append(made)
+            rows_of[id(made)] = made, self, lambda data: upstream_map(data, *args, **kwargs)
         return made
 
     def batched(self: Any, *args: Any, **kwargs: Any) -> Any:
         if id(self) in rows_of and _is_the_authors():
-            rows, again = rows_of[id(self)]
+            _, rows, again = rows_of[id(self)]
             _altered.append("batch")
             return again(upstream_batch(rows, *args, **kwargs))
         return upstream_batch(self, *args, **kwargs)
@@ -131,7 +130,8 @@ def changed(call: FitCall, change: str | None) -> FitCall:
         "snapshot": lambda data: data.snapshot(tempfile.mkdtemp()),
     }
     if change in ways:
-        return _of_one_epoch(call, ways[change])
+        kept = ways[change](_one_epoch(call))
+        return call.given(x=kept.repeat() if call.endless else kept)
     if not _altered:
         raise RefusalError(
             f"The input change {change} must change a call of the program.",
@@ -141,20 +141,15 @@ def changed(call: FitCall, change: str | None) -> FitCall:
     return call
 
 
-def _of_one_epoch(call: FitCall, way: Callable[[Any], Any]) -> FitCall:
-    """What keeps its elements must have an end: of data without one, those of an epoch."""
-    x, count = call.arguments["x"], call.steps_per_epoch
-    endless = int(x.cardinality()) == tf.data.INFINITE_CARDINALITY
-    kept = way(x.take(count) if endless else x)
-    return call.given(x=kept.repeat() if endless else kept)
+def _one_epoch(call: FitCall) -> Any:
+    """The data of a call; of data without an end those of an epoch, as all will be kept."""
+    x = call.arguments["x"]
+    return x.take(call.steps_per_epoch) if call.endless else x
 
 
 def _as_arrays(call: FitCall) -> FitCall:
     """The rows of an epoch in arrays, in their order."""
-    x, count = call.arguments["x"], call.steps_per_epoch
-    if int(x.cardinality()) == tf.data.INFINITE_CARDINALITY:
-        x = x.take(count)
-    batches = list(x.as_numpy_iterator())
+    batches = list(_one_epoch(call).as_numpy_iterator())
     whole = tf.nest.map_structure(lambda *parts: np.concatenate(parts), *batches)
     size = len(tf.nest.flatten(batches[0])[0])
     parts = whole if isinstance(whole, tuple) else (whole,)

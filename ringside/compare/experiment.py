@@ -3,10 +3,9 @@
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from launch import LauncherName, Plan, execute, make_plan
@@ -212,8 +211,9 @@ class _Making:
         refuse_too_short(asked, took_s + pass_seconds(runs) * LEAST_PASSES_EACH)
         pass_s = launch.train(runs, Phase(0.0, LEAST_PASSES_EACH, f"{comparison.seed}/0"))
         start_s += _ended(launch, runs)
-        kept = [*lost, *_kept_live(runs, 0, len(lost), self.folder, starts)]
-        comparison = self._with_runs(comparison, kept)
+        kept = _kept_live(runs, 0, len(lost), self.folder)
+        kept = [run.replace(alone_start_s=starts[run.arm]) for run in kept]
+        comparison = self._with_runs(comparison, [*lost, *kept])
         return with_final(comparison, start_s=start_s, pass_s=pass_s)
 
     def _final(
@@ -264,13 +264,7 @@ def _ended(launch: LiveLaunch, runs: Sequence[LiveRun]) -> float:
     return time.monotonic() - began
 
 
-def _kept_live(
-    runs: Sequence[LiveRun],
-    number: int,
-    begun: int,
-    folder: Path,
-    starts: Mapping[str, float | None] = MappingProxyType({}),
-) -> list[Run]:
+def _kept_live(runs: Sequence[LiveRun], number: int, begun: int, folder: Path) -> list[Run]:
     return [
         _kept(
             run.execution.replace(wall_s=run.active_s),
@@ -282,7 +276,6 @@ def _kept_live(
             position=position,
             load=Load.over(run.loads) if run.loads else None,
             blocks=tuple(run.blocks),
-            alone_start_s=starts.get(run.label),
         )
         for position, run in enumerate(runs, begun)
     ]

@@ -20,7 +20,7 @@ from ringside_core.specs import Arm, Comparison
 MOST_CONTENDERS = 2  # of a family
 # Two runs that were not live may differ by so much by chance: seconds of a shared machine.
 ALONE = 0.10
-# What passes scatter by at least in the recorded comparisons. Five passes may show much less by
+# What passes scatter by at least in the recorded comparisons. A few passes may show much less by
 # chance, and then the final would have many starts and hardly any passes.
 LEAST_SCATTER = 0.025
 

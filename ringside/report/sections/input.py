@@ -3,9 +3,11 @@
 from collections.abc import Iterator
 
 from ringside.report.blocks import Block, Bullets, Cell, Heading, Section, Table, Text, heads
+from ringside.report.ranking import ratio_cell
 from ringside.report.sections.proof import NOT_COMPARABLE
-from ringside.report.words import NOTHING, span_of, span_or_none, times, with_interval
+from ringside.report.words import NOTHING, span_of, times, with_interval
 from ringside.stats.figure import Figure
+from ringside.stats.final import Pair
 from ringside.stats.inputs import InputStudy, input_study
 from ringside.stats.summary import Summary
 from ringside_core.specs import Arm, Comparison
@@ -103,14 +105,11 @@ def changes_table(study: InputStudy, summary: Summary) -> Table:
     for arm in (*_parts(study).values(), *study.changed):
         ratio = study.ratios.get(arm.label, Figure(None, "base"))
         value, note = with_interval(study.rates[arm.label])
-        known = ratio.value is not None
         body.append(
             (
                 Cell(named.get(arm.label) or str(arm.settings.input)),
                 Cell(value, note),
-                Cell(times(ratio.value, ratio.interval), span_or_none(ratio))
-                if known and ratio.value is not None
-                else Cell(NOTHING, ratio.reason),
+                ratio_cell(Pair(arm.label, study.base.label, ratio)),
                 Cell("" if arm.for_breakdown else _certified(summary, arm)),
             )
         )
