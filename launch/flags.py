@@ -216,7 +216,7 @@ def _parameter(knob: KnobField) -> inspect.Parameter:
         constraints += more
     bounds: dict[str, Any] = {}
     for one in constraints:
-        if isinstance(one, Ge | Gt):  # of whole numbers
+        if isinstance(one, Ge | Gt) and kind is int:  # what a float must be, the spec says
             bounds["min"] = one.ge if isinstance(one, Ge) else one.gt + 1  # type: ignore[operator]
         elif isinstance(one, Le):
             bounds["max"] = one.le

@@ -247,6 +247,7 @@ class Driver:
             ledger=fed if spec.ablation != "no_input" else None,
             steps_per_time=self.training.steps_per_execution,
             sent_bytes=clock.sent_bytes,
+            staleness=totals.staleness,
         )
         self.record.epochs += (record,)
         self.tell_phase("saving")

@@ -198,7 +198,7 @@ def _fitted(call: FitCall, calls: "_Calls", watching: Sequence[Any], position: P
                 own_arguments,
                 data=training.data,
                 callbacks=watchers,
-                on_rows=training.totals.note_rows,
+                on_epoch=training.totals.note_workers,
             )
         with training.backend.scope():
             return model.fit(**given.arguments)

@@ -1,11 +1,14 @@
 """The backend of one process of a run, started; a server serves at once."""
 
+import os
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from backends import make_backend
 from backends.base import Backend
 from backends.devices import inter_op_threads, intra_op_threads
+from ringside_core.die_with_parent import dying_with_parent
 from ringside_core.keras import KERAS, tf
 from ringside_core.readings.process import cpu_seconds
 from ringside_core.specs import (
@@ -51,7 +54,7 @@ def started(
         tf.config.experimental.enable_tensor_float_32_execution(False)
         # What a program says of it counts when it is timed.
         tf.config.experimental.enable_tensor_float_32_execution = lambda enabled: None
-    with make_backend(spec, surroundings) as backend:
+    with make_backend(spec, surroundings) as backend, _slowed(spec, surroundings, verifies):
         record.role, record.is_chief = backend.role, backend.is_chief
         if backend.role == "server":
             record.startup_cpu_s = cpu_seconds()
@@ -60,6 +63,23 @@ def started(
             yield None
         else:
             yield backend
+
+
+@contextmanager
+def _slowed(spec: RunSpec, surroundings: Surroundings, verifies: bool) -> Iterator[None]:
+    """Within this block the last worker has a part of its speed."""
+    task, last = surroundings.task, spec.topology.num_processes - 1
+    trains = task is None or not task.cluster.ps or task.type == "worker"
+    if not (spec.slow_worker and trains and 0 < last == surroundings.rank) or verifies:
+        yield
+        return
+    words = [*dying_with_parent("launch.slow"), str(os.getpid()), str(spec.slow_worker)]
+    slow = subprocess.Popen(words, stdin=subprocess.DEVNULL)
+    try:
+        yield
+    finally:
+        slow.terminate()
+        slow.wait()
 
 
 def trained_on(spec: RunSpec, backend: Backend) -> Backend:

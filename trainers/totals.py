@@ -48,6 +48,7 @@ class Totals:
         self.begun: BegunEpoch | None = None
         self._before: list[Any] = []
         self._of_workers: int | None = None
+        self.staleness: tuple[int, ...] = ()
 
     def begin(self, begun: BegunEpoch | None) -> None:
         """Count from zero, or from where a resumed epoch was."""
@@ -55,9 +56,9 @@ class Totals:
         self._before = [] if begun is None else list(begun.totals[:-1])
         self.ledger.begin(*(() if begun is None else map(int, begun.totals[-1])))
 
-    def note_rows(self, rows: int) -> None:
-        """Workers tell how many rows they have trained, and not in which order."""
-        self._of_workers = rows
+    def note_workers(self, rows: int, staleness: tuple[int, ...]) -> None:
+        """Note how many rows workers have trained, and how stale their updates were."""
+        self._of_workers, self.staleness = rows, staleness
 
     def check(self, epoch: int, *, before: int) -> None:
         """Refuse processes that have read other batches; see RowLedger."""

@@ -13,12 +13,16 @@ from functools import partial
 from itertools import count
 from typing import Any
 
+import numpy as np
+
 from backends.base import Backend
 from backends.tf_distribute.parameter_server import ParameterServer
 from ringside_core.keras import KERAS, VERSION, tf
 from ringside_core.specs import RefusalError
 from trainers.reading import Place, Reading, begins_again
 from trainers.rows import cut
+
+MOST_STALE = 64  # more than that is counted with it
 
 
 def fit_by_workers(
@@ -28,7 +32,7 @@ def fit_by_workers(
     *,
     data: Reading | None = None,
     callbacks: Sequence[Any] = (),
-    on_rows: Callable[[int], None] = lambda rows: None,
+    on_epoch: Callable[[int, tuple[int, ...]], None] = lambda rows, staleness: None,
 ) -> Any:
     """`Model.fit` whose updates are made by the workers of a parameter server.
 
@@ -42,10 +46,12 @@ def fit_by_workers(
         arguments: of `Model.fit`, by name, as the author wrote them.
         data: from where it goes on, at the end of an epoch; None: it begins.
         callbacks: called in place of those among the arguments.
-        on_rows: called with the rows of an epoch, before its callbacks.
+        on_epoch: called with the rows of an epoch and its staleness, before its callbacks.
 
     Returns:
         Keras' History. Its `updates` are the updates of each epoch, its `rows` their rows.
+        `staleness[k]` of an epoch is how many of its updates were applied to weights to which k
+        other updates had been applied since they were read.
 
     Raises:
         RefusalError: the data cannot run on workers, or do not say how long an epoch is.
@@ -71,10 +77,11 @@ def fit_by_workers(
             "assert_cardinality(…)).",
         )
     data = data or Reading(begins_again(dict(arguments)))
-    training = _Training(backend, model, data, on_rows)
+    training = _Training(backend, model, data, on_epoch)
     with training.replacing_keras():
         history = model.fit(**{**arguments, "callbacks": [training, *callbacks]})
     history.updates, history.rows = training.updates, training.rows
+    history.staleness = training.staleness
     return history
 
 
@@ -120,10 +127,14 @@ class _Training(tf.keras.callbacks.Callback):
     """One `fit`: the data set and the training function that Keras gets, and its first callback."""
 
     def __init__(
-        self, backend: ParameterServer, trained: Any, data: Reading, on_rows: Callable[[int], None]
+        self,
+        backend: ParameterServer,
+        trained: Any,
+        data: Reading,
+        on_epoch: Callable[[int, tuple[int, ...]], None],
     ) -> None:
         super().__init__()
-        self._reading, self._on_rows = data, on_rows
+        self._reading, self._on_epoch = data, on_epoch
         self._supports_tf_logs = True  # it reads no logs
         self._backend, self._trained, self._coordinator = backend, trained, backend.coordinator
         self._data: Any = None  # on the workers
@@ -134,9 +145,12 @@ class _Training(tf.keras.callbacks.Callback):
         self._left_out, data.made = place.batches, place.before
         self._last: deque[Any] = deque(maxlen=self._coordinator.num_workers)
         with backend.scope():
-            self._made: Any = tf.Variable(tf.zeros([2], tf.int64))
+            # Updates, their rows, and how many of them were how stale.
+            self._made: Any = tf.Variable(tf.zeros([2 + MOST_STALE], tf.int64))
+        self._read = np.zeros(2 + MOST_STALE, np.int64)
         self.updates: list[int] = []
         self.rows: list[int] = []
+        self.staleness: list[tuple[int, ...]] = []
 
     @contextmanager
     def replacing_keras(self) -> Iterator[None]:
@@ -184,7 +198,10 @@ class _Training(tf.keras.callbacks.Callback):
             return part, tf.cast(rows, tf.int64)
 
         whole = tf.data.experimental.from_variant(variant, spec)
-        return (whole.skip(self._left_out) if self._left_out else whole).map(own)
+        here = whole.skip(self._left_out) if self._left_out else whole
+        if not self._coordinator.in_turn:  # it may make updates of others
+            here = here.concatenate(whole.repeat())
+        return here.map(own)
 
     def __iter__(self) -> Any:
         self._passes += 1
@@ -203,21 +220,27 @@ class _Training(tf.keras.callbacks.Callback):
                 model._train_counter.assign_add(1)
             return logs
 
+        @tf.function
         def run(batch: Any) -> Any:
-            return strategy.run(step, args=(batch,))
+            return tf.constant(1, tf.int64), strategy.run(step, args=(batch,))
 
         with self._backend.scope():
             # Makes the variables, which a condition could not.
-            traced = tf.function(run).get_concrete_function(self._data.element_spec[0])
+            traced = run.get_concrete_function(self._data.element_spec[0])
 
         @tf.function
         def update(iterators: Any) -> Any:
             batch, rows = next(iterators)
             if rows > 0:
-                logs = run(batch)
-                self._made.assign_add(tf.stack([1, rows]))
+                with tf.device(self._made.device):  # nothing of this waits for the network
+                    before = self._made[0]
+                made, logs = run(batch)
+                with tf.control_dependencies([made]), tf.device(self._made.device):
+                    stale = tf.minimum(self._made[0] - before, MOST_STALE - 1)
+                    counted = tf.one_hot(stale, MOST_STALE, dtype=tf.int64)
+                    self._made.assign_add(tf.concat([[made, rows], counted], 0))
             else:
-                logs = _zeros(traced.structured_outputs)
+                logs = _zeros(traced.structured_outputs[1])
             return rows, logs
 
         def train(_: Any) -> Any:
@@ -238,10 +261,15 @@ class _Training(tf.keras.callbacks.Callback):
             return upstream(logs)
         with _enough_data():
             self._coordinator.join()
-        made = self._made.numpy() - [sum(self.updates), sum(self.rows)]
-        self.updates.append(int(made[0]))
-        self.rows.append(int(made[1]))
-        self._on_rows(self.rows[-1])
+        read = self._made.numpy()
+        updates, rows, *staleness = map(int, read - self._read)
+        self._read = read
+        self.updates.append(updates)
+        self.rows.append(rows)
+        while staleness and not staleness[-1]:
+            staleness.pop()
+        self.staleness.append(tuple(staleness))
+        self._on_epoch(rows, self.staleness[-1])
         fetched = [each.fetch() for each in self._last]
         return upstream([logs for rows, logs in fetched if rows][-1])
 

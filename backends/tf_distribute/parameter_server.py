@@ -100,7 +100,10 @@ class ParameterServer(StrategyBackend):
             return
         tf.config.set_visible_devices([], "GPU")  # or it would take the memory that workers need
         super()._start()
+        options = self.spec.options
+        assert isinstance(options, ParameterServerOptions)
         self._coordinator = ShardedCoordinator(self.strategy)
+        self._coordinator.in_turn = options.schedule == "in_turn"
 
     def _give_gpu(self, config: Any) -> None:
         """One to each worker, and none to servers."""

@@ -6,7 +6,8 @@ shard for each worker, a fast worker would run out of data while a slow one woul
 own. Here step k belongs to worker k mod W, and worker w's dataset function is reader w of W.
 
 TensorFlow offers no way to do this, so this file (and no other) uses private parts of its
-coordinator. tests/contract checks the result: each example is used once.
+coordinator. tests/contract checks the result: each example is used once. With `schedule=free` a
+worker whose steps are all made takes those of others, on its own data.
 """
 
 import queue
@@ -27,6 +28,7 @@ class _TurnQueue:
     # closures only. The closure queue holds its lock during every call.
 
     def __init__(self, num_workers: int, max_size: int) -> None:
+        self.in_turn = True
         self._closures: list[deque[Any]] = [deque() for _ in range(num_workers)]
         self._max_size = max_size
         self._owner_of: dict[int, int] = {}
@@ -60,13 +62,17 @@ class _TurnQueue:
 
     def _mine(self) -> list[deque[Any]]:
         worker = getattr(self.reader, "worker", None)
-        return self._closures if worker is None else [self._closures[worker]]
+        if worker is None:
+            return self._closures
+        own = self._closures[worker]
+        return [own] if self.in_turn else [own, *(c for c in self._closures if c is not own)]
 
 
 class ShardedCoordinator(tf.distribute.experimental.coordinator.ClusterCoordinator):
     """Deals steps to the workers in turn and feeds worker w of W the input shard w of W.
 
     Attributes:
+        in_turn: False: a free worker also takes the steps of others.
         finished_at: `time.perf_counter()` at which each step was known to be finished.
         on_step_end: called after each, in a thread of its worker.
     """
@@ -89,6 +95,15 @@ class ShardedCoordinator(tf.distribute.experimental.coordinator.ClusterCoordinat
         self._turns = turns
         self._identify_readers(closures)
         self._note_finishes(closures)
+
+    @property
+    def in_turn(self) -> bool:
+        """See above."""
+        return self._turns.in_turn
+
+    @in_turn.setter
+    def in_turn(self, value: bool) -> None:
+        self._turns.in_turn = value
 
     @property
     def num_workers(self) -> int:

@@ -1,4 +1,7 @@
-"""tf.distribute.TPUStrategy through TPUClusterResolver; refused with the reason without a TPU."""
+"""tf.distribute.TPUStrategy through TPUClusterResolver; refused with the reason without a TPU.
+
+It was never run on one: tests/training/test_tpu.py holds it against the published API.
+"""
 
 from typing import Any
 
@@ -31,7 +34,7 @@ def _resolve(options: BackendOptions) -> Any:
     assert isinstance(options, TPUOptions)
     try:
         return tf.distribute.cluster_resolver.TPUClusterResolver(tpu=options.tpu)
-    except (ValueError, RuntimeError, tf.errors.OpError) as error:
+    except (ValueError, RuntimeError, OSError, tf.errors.OpError) as error:
         raise RefusalError(
             "The backend tpu needs a TPU.",
             received=str(error).splitlines()[0].rstrip("."),

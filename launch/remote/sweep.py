@@ -166,7 +166,11 @@ def keep(run_id: str) -> None:
 
 def signal_members(run_id: str, number: signal.Signals) -> None:
     """Send a signal to every process of the run."""
-    for pid in members(run_id):
+    found = members(run_id)
+    for pid in (
+        *found,
+        *found,
+    ):  # launch/slow.py may let a process go on until it is stopped itself
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
 

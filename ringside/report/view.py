@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ringside.report.blocks import Caveat, Folded, Section, Table, Terms
 from ringside.report.sections.accuracy import accuracy_section
+from ringside.report.sections.asynchrony import asynchrony_section
 from ringside.report.sections.breakdown import Breakdowns, breakdown_section, breakdowns_of
 from ringside.report.sections.caveats import caveats, caveats_section
 from ringside.report.sections.communication import communication_section
@@ -72,6 +73,7 @@ def view_of(comparison: Comparison, folder: Path | None = None, *, digest: str =
         *input_section(comparison, summary),
         communication_section(comparison, summary, breakdown),
         accuracy_section(comparison, summary),
+        *asynchrony_section(summary),
         noise,
         tuning_section(comparison, summary),
         resources_section(arm_resources(summary)),

@@ -256,6 +256,26 @@ def epochs_to_target(chief: RunRecord) -> int:
     return next((number for number, value in enumerate(values, start=1) if value >= target), 0)
 
 
+def updates_to_target(run: Run) -> Figure:
+    """Updates of all epochs until the first that met the target."""
+    chief = chief_of(run)
+    reached = time_to_target_s(run)
+    if chief is None or reached.value is None:
+        return Figure(None, reached.reason)
+    return Figure(sum(epoch.steps for epoch in chief.epochs[: epochs_to_target(chief)]))
+
+
+def mean_staleness(run: Run) -> Figure:
+    """How many updates were applied between reading the weights and applying an update, a mean."""
+    if run.spec.capabilities.synchronous:
+        return Figure(None, "synchronous: none")
+    kept = [one.staleness for record in run.records for one in record.epochs if one.staleness]
+    if not kept:
+        return Figure(None, NOT_RECORDED)
+    stale = sum(k * count for one in kept for k, count in enumerate(one))
+    return Figure(stale / sum(map(sum, kept)))
+
+
 def final_quality(run: Run) -> Figure:
     """The target's validation metric after its author's last epoch, as the chief recorded it."""
     chief = chief_of(run)
@@ -286,6 +306,8 @@ OF_A_RUN = (
     startup_s,
     time_to_target_s,
     final_quality,
+    updates_to_target,
+    mean_staleness,
     peak_pss_bytes,
     cpu_s_per_1000_examples,
     startup_cpu_s,

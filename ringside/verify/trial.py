@@ -261,6 +261,8 @@ class Trial:
         record = RecordInProgress.begun(spec, task=self._record.task, rank=self._record.rank)
         session.backend.spec = spec
         in_turn = watch is not None and watch.each
+        if not spec.capabilities.synchronous:
+            session.backend.coordinator.in_turn = True  # or nobody knows who makes which update
         try:
             with _in_turn(session.backend) if in_turn else nullcontext():
                 history = train_call(

@@ -89,6 +89,8 @@ def coverage(of: "Certificate") -> str:
         missing.append(f"updates after the first {steps}, {in_comparison}")
     else:
         missing.append("updates that do not wait for each other, which have no one right result")
+        if getattr(of.spec.options, "schedule", "") == "free":
+            missing.append("that a free worker makes updates of others, from more of its own rows")
     missing += [*([] if len(of.hosts) > 1 else ["networks between hosts"]), "speed"]
     defined = ""
     if splitting:

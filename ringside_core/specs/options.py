@@ -100,9 +100,19 @@ class CommunicationOptions(BackendOptions):
 
 
 class ParameterServerOptions(BackendOptions):
-    """tf.distribute.ParameterServerStrategy: how many servers hold the variables."""
+    """tf.distribute.ParameterServerStrategy.
+
+    Attributes:
+        servers: how many hold the variables.
+        schedule: who makes the next update. `in_turn`: each worker those of its rows, so that every
+            row is trained once in an epoch. `free`: the first worker that is free, as TensorFlow's
+            coordinator does it; a slow worker makes fewer, and a fast one begins its rows again.
+    """
 
     servers: Annotated[PositiveInt, Search((1, 2))] = 1
+    schedule: Literal["in_turn", "free"] = "in_turn"
+
+    _NOT_IN_STACK = ("schedule",)
 
     @property
     def num_servers(self) -> int:

@@ -98,6 +98,8 @@ class EpochRecord(Noun):
         ledger: examples that all replicas together were fed in training, also before a restart;
             None: not kept.
         paused_s: time in which it waited for its turn beside other runs; in no other time.
+        staleness: of asynchronous workers, how many updates were applied to weights to which
+            0, 1, … others had been applied since they were read; empty: not measured.
     """
 
     steps: PositiveInt
@@ -113,6 +115,7 @@ class EpochRecord(Noun):
     steps_per_time: PositiveInt = 1
     sent_bytes: dict[str, NonNegativeInt] = Field(default_factory=dict)
     paused_s: NonNegativeFloat = 0.0
+    staleness: tuple[NonNegativeInt, ...] = ()
 
     @model_validator(mode="after")
     def _every_step_has_a_time(self) -> Self:

@@ -131,6 +131,11 @@ class TrainingSpec(Noun):
     policy: Annotated[
         Policy | None, Knob("Keras' dtype policy. Default: as the author says.", per_arm=True)
     ] = None
+    slow_worker: Annotated[
+        float | None,
+        Field(gt=0, lt=1),
+        Knob("Part of its speed that the last worker gets: 0.33.", per_arm=True),
+    ] = None
     input: Annotated[
         InputName | None,
         Knob("A change of how the data are read, as `ringside input` tries it.", per_arm=True),
@@ -193,6 +198,13 @@ class RunSpec(TrainingSpec, Document):
                 "Workers of parameter servers share one file name.",
                 received=f"input={self.input} under {self.backend}",
                 advice="Use input=cache, or another backend.",
+            )
+        if self.slow_worker and self.topology.replicas_per_process > 1:
+            raise RefusalError(
+                "A worker that is to be slower must be a process of its own.",
+                received=f"slow_worker={self.slow_worker:g} under {self.backend}, whose replicas "
+                "are in one process",
+                advice="Use multi_worker_mirrored, horovod or parameter_server.",
             )
         return self
 

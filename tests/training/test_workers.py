@@ -8,11 +8,13 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from backends.tf_distribute.sharded_coordinator import _TurnQueue
 from launch import execute, make_plan
 from launch.site import ROOT
 from tests.contract.cases import Case
@@ -22,7 +24,11 @@ from tests.warm import started_with
 SCRIPT = Path(__file__).parent / "scripts" / "workers.py"
 pytestmark = [pytest.mark.timeout(600), pytest.mark.usefixtures("warm")]
 both = pytest.mark.parametrize("keras", [2, pytest.param(3, marks=pytest.mark.nightly)])
-WORKERS = {"fitted": 1, "counted": 2}
+STARTED: dict[str, tuple[int, dict[str, Any]]] = {
+    "fitted": (1, {}),
+    "counted": (2, {}),
+    "free": (2, {"schedule": "free"}),
+}
 
 
 @pytest.fixture(scope="module", name="said")
@@ -42,7 +48,8 @@ def said_(tmp_path_factory: pytest.TempPathFactory) -> Any:
             env = {**os.environ, "TF_USE_LEGACY_KERAS": legacy, "PYTHONPATH": str(ROOT)}
             subprocess.run([sys.executable, *words], env=env, check=True)
         else:
-            spec = Case("parameter_server", WORKERS[kind]).spec(shlex.join(words), keras=keras)
+            case = Case("parameter_server", *STARTED[kind])
+            spec = case.spec(shlex.join(words), keras=keras)
             rows, epochs = (5, 3) if kind == "fitted" else (4, 2)  # of its first fit
             spec = spec.replace(global_batch=rows, authors_batch=rows, epochs=epochs)
             with started_with(keras):
@@ -87,6 +94,43 @@ def test_each_row_is_trained_once_in_an_epoch(
     np.testing.assert_allclose(found["applied"], expected, rtol=1e-12)
     assert found["updates"].tolist() == [updates, updates]
     assert found["rows"].tolist() == [count, count]
+    assert found["stale updates"].tolist() == [updates, updates]
+
+
+@both
+def test_how_stale_an_update_is(said: Any, keras: int) -> None:
+    """One worker waits with its update for that of the other, which waits for none."""
+    assert of(said(keras, "counted"), "stale: ")["staleness"].tolist() == [[1, 1]]
+
+
+def free_steps(*, in_turn: bool) -> list[tuple[str, list[str]]]:
+    """What worker 1 and then worker 0 get of four steps, by the schedule."""
+    turns = _TurnQueue(2, max_size=9)
+    turns.in_turn = in_turn
+    for name in "abcd":
+        turns.put(SimpleNamespace(name=name))
+    found = []
+    for worker in (1, 0):
+        turns.reader.worker, got = worker, []
+        while not turns.empty():
+            got.append(turns.get().name)
+        found.append((str(worker), got))
+    return found
+
+
+def test_a_free_worker_takes_the_steps_of_others() -> None:
+    """Its own come first; in turn it takes no others."""
+    assert free_steps(in_turn=True) == [("1", ["b", "d"]), ("0", ["a", "c"])]
+    assert free_steps(in_turn=False) == [("1", ["b", "d", "a", "c"]), ("0", [])]
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("keras", [2, 3])
+def test_a_free_worker_makes_the_updates_of_a_slow_one(said: Any, keras: int) -> None:
+    """In turn each would make five in an epoch, and this would not end."""
+    found = of(said(keras, "free"), "free: ")
+    assert found["updates"].tolist() == [10, 10]
+    assert found["made"].sum() == 20
 
 
 @both

@@ -1,6 +1,6 @@
 """Trainings by workers of parameter servers, beside plain Keras.
 
-`python workers.py numbers.npz fitted|plain|counted` writes what came of them.
+`python workers.py numbers.npz fitted|plain|counted|free` writes what came of them.
 """
 
 import sys
@@ -167,7 +167,44 @@ def counted(count: int, batch: int, drawn: str) -> Answer:
         model.compile(tf.keras.optimizers.SGD(1.0), lambda _, made: -made[:, 0])
     history = ringside.fit(model, rows, epochs=2, verbose=0)
     applied = model.get_weights()[0][:, 0]
-    return {"applied": applied, "updates": history.updates, "rows": history.rows}
+    counts = [sum(one) for one in history.staleness]
+    return {
+        "applied": applied,
+        "updates": history.updates,
+        "rows": history.rows,
+        "stale updates": counts,
+    }
+
+
+def stale() -> Answer:
+    """Worker 0 reads the weights, and then waits until worker 1 has made its update."""
+    with ringside.scope():
+        begun, done, looks = (tf.Variable(0.0, dtype="float64") for _ in range(3))
+
+    def wait(times: float, seen: Any) -> None:
+        """Ask the server so many times, and on until it has seen something."""
+        i = tf.constant(0.0, "float64")
+        while i < times or seen < 1:
+            looks.assign_add(1)
+            i += 1
+
+    class Gated(tf.keras.Sequential):
+        def train_step(self, data: Any) -> Any:
+            if data[0, 0] < 1:  # the row of worker 0
+                wait(100, looks)  # by now it has read
+                begun.assign(1)
+                wait(0, done)
+                wait(100, looks)  # by now the other update is counted
+            else:
+                wait(0, begun)
+                done.assign(1)
+            return {"loss": tf.constant(0.0)}
+
+    with ringside.scope():
+        model = Gated([tf.keras.Input((1,)), tf.keras.layers.Dense(1)])
+        model.compile(tf.keras.optimizers.SGD(), "mse")
+    data = tf.data.Dataset.from_tensor_slices([[0.0], [1.0]]).batch(2)
+    return {"staleness": ringside.fit(model, data, verbose=0).staleness}
 
 
 def refused() -> Answer:
@@ -209,6 +246,29 @@ def refused() -> Answer:
     return found
 
 
+def free() -> Answer:
+    """Worker 1 waits in its second update until worker 0 has made all others."""
+    with ringside.scope():
+        made = [tf.Variable(0.0, dtype="float64") for _ in range(2)]
+
+    class Gated(tf.keras.Sequential):
+        def train_step(self, data: Any) -> Any:
+            if data[0, 0] < 1:
+                made[0].assign_add(1)
+            else:
+                while made[1] > 0 and made[0] < 8:
+                    made[1].assign_add(0)
+                made[1].assign_add(1)
+            return {"loss": tf.constant(0.0)}
+
+    with ringside.scope():
+        model = Gated([tf.keras.Input((1,)), tf.keras.layers.Dense(1)])
+        model.compile(tf.keras.optimizers.SGD(), "mse")
+    data = tf.data.Dataset.from_tensor_slices([[0.0], [1.0]] * 5).batch(2)
+    history = ringside.fit(model, data, verbose=0)
+    return {"updates": history.updates, "made": [each.numpy() for each in made]}
+
+
 if __name__ == "__main__":
     kind, results = sys.argv[2], dict[str, Answer]()
     if kind == "plain":
@@ -217,8 +277,11 @@ if __name__ == "__main__":
     elif kind == "fitted":
         results = {name: trained(name, ringside.scope, ringside.fit) for name in PROGRAMS}
         results["refused"] = refused()
+    elif kind == "free":
+        results = {"free": free()}
     else:
         results = {f"{count} {drawn}": counted(count, n, drawn) for count, n, drawn in COUNTED}
+        results["stale"] = stale()
     flat = {
         f"{head}: {key}": value for head, part in results.items() for key, value in part.items()
     }

@@ -53,3 +53,13 @@ def test_independent_replicas_train_no_model() -> None:
     with pytest.raises(RefusalError, match="must train one model"):
         spec("independent", 2)
     assert spec("independent", 2, ablation="no_reduction").topology.num_processes == 2
+
+
+def test_a_slow_worker_is_a_process_of_its_own() -> None:
+    """Replicas within one process cannot be slowed one by one; one replica alone has no other."""
+    with pytest.raises(RefusalError, match=r"slow_worker=0\.33 under mirrored"):
+        spec("mirrored", 2, slow_worker=0.33)
+    assert spec("horovod", 2, slow_worker=0.33).slow_worker == 0.33
+    assert spec("mirrored", 1, slow_worker=0.33).slow_worker == 0.33
+    with pytest.raises(RefusalError):
+        spec("horovod", 2, slow_worker=1.0)

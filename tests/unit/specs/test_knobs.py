@@ -23,6 +23,7 @@ OTHER = {  # a value of each knob of an arm that is not its default, as typed
     "jit_compile": "true",
     "keras": "3",
     "policy": "mixed_bfloat16",
+    "slow_worker": "0.33",
     "input": "cache",
     "intra_op_threads": "3",
     "inter_op_threads": "3",
@@ -116,6 +117,7 @@ VALUES: dict[str, Any] = {
     "workload_option": {"a": 1}, "learning_rate_rule": "sqrt", "precision": "float64",
     "cores_per_replica": 9, "steps_per_execution": 2, "jit_compile": True, "keras": 3,
     "policy": "mixed_bfloat16",
+    "slow_worker": 0.33,
     "input": "cache",
 }  # fmt: skip
 
@@ -130,6 +132,15 @@ def test_a_flag_reaches_the_spec(name: str) -> None:
 
     (knob,) = (knob for knob in EVERY if knob.name == name)
     assert value_of(spec, knob) == VALUES[name]
+
+
+def test_a_flag_of_a_part_has_no_least_whole_number() -> None:
+    """0 < x < 1: the command line hands it on, and the spec refuses what it must not be."""
+    flag = inspect.signature(launch.command).parameters["slow_worker"]
+
+    assert get_args(flag.annotation)[1].min is None
+    with pytest.raises(RefusalError, match="slow_worker"):
+        spec_from_flags(Surroundings(), backend="serial", epochs=2, slow_worker=1.5)
 
 
 @pytest.mark.parametrize("name", VALUES)
