@@ -262,7 +262,7 @@ class Trial:
         session.backend.spec = spec
         in_turn = watch is not None and watch.each
         if not spec.capabilities.synchronous:
-            session.backend.coordinator.in_turn = True  # or nobody knows who makes which update
+            session.backend.coordinator.in_turn = True  # as plain Keras makes them, too
         try:
             with _in_turn(session.backend) if in_turn else nullcontext():
                 history = train_call(
