@@ -1,5 +1,6 @@
 """`ringside report`."""
 
+import contextlib
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -7,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ringside.report.source import RESULTS, naming, read_comparison, read_results
+from ringside_core.specs import RefusalError
 
 
 def command(
@@ -17,6 +19,13 @@ def command(
             metavar="[SECOND]", help="Folder of a later comparison, to compare with the first."
         ),
     ] = None,
+    fail_if_slower: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PERCENT",
+            help="Exit with 1 if an arm became slower by more than that, or lost its certificate.",
+        ),
+    ] = None,
 ) -> None:
     """Write the report again from results.json; with two folders, compare them side by side.
 
@@ -24,11 +33,20 @@ def command(
 
     With two folders, it shows for each arm how fast the second is relative to the first, what
     became slower or faster, and which certificates were lost. The pages are written into the second
-    folder. A regression is shown but is no failure: the exit code is 0.
+    folder. The exit code is 0, unless --fail-if-slower is given: then it guards a job.
+
+    Example: ringside report runs/before runs/now --fail-if-slower 5%
     """
+    most = None if fail_if_slower is None else _part(fail_if_slower)
     if now is not None:
-        _side_by_side(folder, now)
+        _side_by_side(folder, now, most)
         return
+    if most is not None:
+        raise RefusalError(
+            "--fail-if-slower compares two folders.",
+            received="one folder",
+            advice="Name the later comparison too.",
+        )
     report_again(folder)
 
 
@@ -42,14 +60,33 @@ def report_again(folder: Path) -> None:
     print(f"report: {page}")
 
 
-def _side_by_side(before: Path, now: Path) -> None:
+def _part(text: str) -> float:
+    """A percentage as a part.
+
+    Raises:
+        RefusalError: it is none between 0 and 100.
+    """
+    with contextlib.suppress(ValueError):
+        if 0 <= (value := float(text.removesuffix("%"))) < 100:
+            return value / 100
+    raise RefusalError(
+        "--fail-if-slower takes a percentage below 100.", received=text, advice="Example: 5%"
+    )
+
+
+def _side_by_side(before: Path, now: Path, most: float | None) -> None:
     from rich.console import Console
 
-    from ringside.report.side_by_side import render_side_by_side_table, write_side_by_side
+    from ringside.report.side_by_side import guard, render_side_by_side_table, write_side_by_side
     from ringside.stats.side_by_side import side_by_side
 
-    told = side_by_side(read_comparison(before), read_comparison(now))
+    two = side_by_side(read_comparison(before), read_comparison(now))
     console = Console(width=None if sys.stdout.isatty() else 120)
-    console.print(render_side_by_side_table(told))
-    page = write_side_by_side(told, now, names=(str(before), str(now)))
+    console.print(render_side_by_side_table(two))
+    page = write_side_by_side(two, now, names=(str(before), str(now)))
     console.print(f"side by side: {page}", soft_wrap=True, highlight=False)
+    if most is not None:
+        fails, sentence = guard(two, most)
+        console.print(sentence, soft_wrap=True, highlight=False, markup=False)
+        if fails:
+            raise typer.Exit(1)

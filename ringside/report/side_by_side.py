@@ -28,7 +28,7 @@ HOW = (
     "network, does not cancel: compare once more before you act. The word is corrected for the "
     "number of arms (Holm 1979)."
 )
-NO_GATE = "A regression is only reported here: the exit code stays 0."
+GATE = "Only --fail-if-slower 5% lets a regression end with another exit code than 0."
 
 
 def write_side_by_side(two: SideBySide, folder: Path, *, names: tuple[str, str]) -> Path:
@@ -73,9 +73,39 @@ def summary_of(two: SideBySide) -> str:
     return " ".join(one for one in said if one)
 
 
+def guard(two: SideBySide, most: float) -> tuple[bool, str]:
+    """Whether a job must fail, and why or why not.
+
+    It fails if an arm is slower by the verdict of its row, and by more than a part of its speed;
+    and if one has lost its certificate, since then nothing is known of it.
+
+    Args:
+        two: comparisons.
+        most: the part of its speed that an arm may lose.
+    """
+    part = f"{100 * most:g} %"
+    slow = [one for one in two.changes if one.regression and (one.ratio.value or 1) < 1 - most]
+    lost = [one.label for one in two.changes if one.certificate == "lost"]
+    said = [f"Slower by more than {part}: {_listed(slow)}."] if slow else []
+    said += [f"No longer comparable: {', '.join(lost)}."] if lost else []
+    if said:
+        return True, " ".join(said)
+    left = [
+        one
+        for one in two.changes
+        if one.ratio.interval is None or one.ratio.interval.low < 1 - most
+    ]
+    said = [f"No arm is shown to be slower by more than {part}."]
+    said += [f"Not excluded: {_listed(left)}."] if left else []
+    return False, " ".join(said)
+
+
+def _listed(changes: Sequence[Change]) -> str:
+    return ", ".join(f"{one.label} {_ratio(one)}" for one in changes)
+
+
 def _counted(changes: Sequence[Change], word: str) -> str:
-    named = ", ".join(f"{one.label} {_ratio(one)}" for one in changes)
-    return f"{plural(len(changes), 'arm')} {word}: {named}." if changes else ""
+    return f"{plural(len(changes), 'arm')} {word}: {_listed(changes)}." if changes else ""
 
 
 def _ratio(change: Change) -> str:
@@ -128,7 +158,7 @@ def _notes(two: SideBySide) -> list[str]:
         notes.append(f"Only before: {', '.join(two.only_before)}.")
     if two.only_now:
         notes.append(f"Only now: {', '.join(two.only_now)}.")
-    return [*notes, NO_GATE]
+    return [*notes, GATE]
 
 
 def changes_table(two: SideBySide) -> Table:

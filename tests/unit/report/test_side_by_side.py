@@ -12,7 +12,12 @@ from rich.console import Console
 from scipy import stats
 
 import ringside.cli.main
-from ringside.report.side_by_side import render_side_by_side_table, summary_of, write_side_by_side
+from ringside.report.side_by_side import (
+    guard,
+    render_side_by_side_table,
+    summary_of,
+    write_side_by_side,
+)
 from ringside.stats.side_by_side import _against, ratio_of_means, side_by_side
 from ringside_core.specs import Comparison, RefusalError, Run, Shared, write_whole
 from tests.unit.report.hostile import MARKUP
@@ -224,6 +229,72 @@ def test_the_command_writes_both_pages_and_no_failure(
         "side_by_side.md",
     }
     assert [path.name for path in (tmp_path / "a").iterdir()] == ["results.json"]
+
+
+@pytest.mark.parametrize(
+    ("factors", "most", "code", "words"),
+    [
+        ({"horovod": 1.12}, "5%", 1, "Slower by more than 5 %: horovod ×2 0.89× ["),
+        ({"horovod": 1.12}, "20", 0, "No arm is shown to be slower by more than 20 %."),
+        ({}, "5%", 0, "No arm is shown to be slower by more than 5 %."),
+    ],
+)
+def test_a_job_is_guarded(
+    factors: dict[str, float],
+    most: str,
+    code: int,
+    words: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """By its exit code and one sentence."""
+    for name, comparison in (("a", small()), ("b", later(**factors))):
+        write_whole(tmp_path / name / "results.json", comparison.to_json())
+    folders = [str(tmp_path / "a"), str(tmp_path / "b")]
+
+    assert ringside.cli.main.run(["report", *folders, "--fail-if-slower", most]) == code
+    assert words in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_lost_certificate_fails_the_guard() -> None:
+    """Nothing is known of the speed of such an arm."""
+    lost = small().replace(
+        certificates=tuple(
+            failed(c) if "horovod" in c.arm.label else c for c in small().certificates
+        )
+    )
+    assert guard(side_by_side(small(), lost), 0.05) == (
+        True,
+        "No longer comparable: horovod ×2.",
+    )
+
+
+def test_an_equal_pair_passes_and_a_slower_one_does_not() -> None:
+    """Twenty times each: launches that scatter by 1 %, and one arm that is 10 % slower."""
+    random = np.random.default_rng(5)
+
+    def again(factor: float) -> Comparison:
+        runs = [
+            slower(run, random.lognormal(0, 0.01) * (factor if "horovod" in run.arm else 1.0))
+            for run in small().runs
+        ]
+        return small().replace(name="again", runs=tuple(runs))
+
+    for _ in range(20):
+        before = again(1.0)
+        assert not guard(side_by_side(before, again(1.0)), 0.05)[0]
+        assert guard(side_by_side(before, again(1.1)), 0.05)[0]
+
+
+@pytest.mark.parametrize("given", [["--fail-if-slower", "x"], ["--fail-if-slower", "5%"]])
+def test_a_guard_needs_a_percentage_and_two_folders(
+    given: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One line, exit code 2."""
+    write_whole(tmp_path / "results.json", small().to_json())
+
+    assert ringside.cli.main.run(["report", str(tmp_path), *given]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
 
 
 def test_markup_stays_text(tmp_path: Path) -> None:
