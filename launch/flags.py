@@ -38,6 +38,7 @@ Script = Annotated[
         "whose own flags stand behind --.",
     ),
 ]
+WIDE = 40  # choices that are longer make a help that is wider than a terminal
 BackendName = Annotated[
     str, typer.Option(help="auto: the backend of the launcher; without a launcher, serial.")
 ]
@@ -215,8 +216,8 @@ def _parameter(knob: KnobField) -> inspect.Parameter:
         kind, *more = get_args(kind)
         constraints += more
     bounds: dict[str, Any] = {}
-    for one in constraints:
-        if isinstance(one, Ge | Gt) and kind is int:  # what a float must be, the spec says
+    for one in constraints if kind is int else ():  # what a float must be, the spec says
+        if isinstance(one, Ge | Gt):
             bounds["min"] = one.ge if isinstance(one, Ge) else one.gt + 1  # type: ignore[operator]
         elif isinstance(one, Le):
             bounds["max"] = one.le
@@ -224,6 +225,8 @@ def _parameter(knob: KnobField) -> inspect.Parameter:
         kind = list[str]
     elif get_origin(kind) is Literal and all(isinstance(x, int) for x in get_args(kind)):
         bounds, kind = {"min": min(get_args(kind)), "max": max(get_args(kind))}, int
+    elif get_origin(kind) is Literal and len(" ".join(get_args(kind))) > WIDE:
+        bounds = {"metavar": "<name>"}
     default = None if knob.knob.open else knob.field.default
     option = typer.Option(*knob.knob.names, help=knob.knob.help, **bounds)
     return inspect.Parameter(

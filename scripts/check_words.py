@@ -19,7 +19,7 @@ LIMITS = {
     "docs": 0,
     "examples": 3,
     "launch": 5,
-    "ringside": 185,
+    "ringside": 182,
     "ringside_core": 37,
     "tests": 254,
     "trainers": 28,

@@ -73,10 +73,12 @@ def _slowed(spec: RunSpec, surroundings: Surroundings, verifies: bool) -> Iterat
     if not (spec.slow_worker and trains and 0 < last == surroundings.rank) or verifies:
         yield
         return
-    words = [*dying_with_parent("launch.slow"), str(os.getpid()), str(spec.slow_worker)]
+    words = [*dying_with_parent("ringside_core.slow"), str(os.getpid()), str(spec.slow_worker)]
     slow = subprocess.Popen(words, stdin=subprocess.DEVNULL)
     try:
         yield
+        if slow.poll() is not None:
+            raise RuntimeError("what slows this worker has ended, so it had all of its speed")
     finally:
         slow.terminate()
         slow.wait()

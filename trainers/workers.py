@@ -148,6 +148,7 @@ class _Training(tf.keras.callbacks.Callback):
             # Updates, their rows, and how many of them were how stale.
             self._made: Any = tf.Variable(tf.zeros([2 + MOST_STALE], tf.int64))
         self._read = np.zeros(2 + MOST_STALE, np.int64)
+        self._logs: list[Any] = []  # of the last update with rows
         self.updates: list[int] = []
         self.rows: list[int] = []
         self.staleness: list[tuple[int, ...]] = []
@@ -188,7 +189,6 @@ class _Training(tf.keras.callbacks.Callback):
         """(A worker's rows of a batch, their number) for each global batch."""
         spec, size = self.element_spec, self._coordinator.num_workers
         worker = self._coordinator.tracing_worker
-        variant = tf.raw_ops.DatasetFromGraph(graph_def=graph)
 
         def own(*parts: Any) -> Any:
             batch = parts if isinstance(spec, tuple) else parts[0]
@@ -197,10 +197,15 @@ class _Training(tf.keras.callbacks.Callback):
                 part = tf.nest.map_structure(_of_any_size, part)
             return part, tf.cast(rows, tf.int64)
 
-        whole = tf.data.experimental.from_variant(variant, spec)
+        whole, again = (
+            tf.data.experimental.from_variant(tf.raw_ops.DatasetFromGraph(graph_def=graph), spec)
+            for _ in range(2)
+        )
         here = whole.skip(self._left_out) if self._left_out else whole
-        if not self._coordinator.in_turn:  # it may make updates of others
-            here = here.concatenate(whole.repeat())
+        if not self._coordinator.in_turn:
+            # It may make updates of others. Their order is its own: a shuffle that one worker
+            # begins more often would give it other batches than the others from then on.
+            here = here.concatenate(again.repeat())
         return here.map(own)
 
     def __iter__(self) -> Any:
@@ -270,8 +275,9 @@ class _Training(tf.keras.callbacks.Callback):
             staleness.pop()
         self.staleness.append(tuple(staleness))
         self._on_epoch(rows, self.staleness[-1])
-        fetched = [each.fetch() for each in self._last]
-        return upstream([logs for rows, logs in fetched if rows][-1])
+        fetched = (each.fetch() for each in self._last)
+        self._logs = [logs for rows, logs in fetched if rows][-1:] or self._logs
+        return upstream(self._logs[-1])
 
     # The callback
 

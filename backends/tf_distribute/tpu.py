@@ -3,6 +3,7 @@
 It was never run on one: tests/training/test_tpu.py holds it against the published API.
 """
 
+import os
 from typing import Any
 
 from backends.tf_distribute.strategy import StrategyBackend
@@ -18,7 +19,7 @@ class TPU(StrategyBackend):
     def obstacle(cls, options: BackendOptions) -> str | None:
         """No TPU is named, or the one that is cannot be found."""
         try:
-            _resolve(options)
+            _resolve(options, look=True)
         except RefusalError as error:
             return str(error)
         return None
@@ -30,10 +31,16 @@ class TPU(StrategyBackend):
         return tf.distribute.TPUStrategy(resolver)
 
 
-def _resolve(options: BackendOptions) -> Any:
+def _resolve(options: BackendOptions, *, look: bool = False) -> Any:
+    """The resolver of the name; it is asked for the addresses of the TPU if it is to `look`."""
     assert isinstance(options, TPUOptions)
+    # TensorFlow takes the name from there too, but not the name `local`.
+    name = options.tpu or os.environ.get("TPU_NAME", "")
     try:
-        return tf.distribute.cluster_resolver.TPUClusterResolver(tpu=options.tpu)
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=name)
+        if look:
+            resolver.cluster_spec()
+        return resolver
     except (ValueError, RuntimeError, OSError, tf.errors.OpError) as error:
         raise RefusalError(
             "The backend tpu needs a TPU.",

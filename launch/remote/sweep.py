@@ -166,11 +166,8 @@ def keep(run_id: str) -> None:
 
 def signal_members(run_id: str, number: signal.Signals) -> None:
     """Send a signal to every process of the run."""
-    found = members(run_id)
-    for pid in (
-        *found,
-        *found,
-    ):  # launch/slow.py may let a process go on until it is stopped itself
+    # Twice: ringside_core/slow.py may let a process go on until it is stopped itself.
+    for pid in 2 * members(run_id):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
 

@@ -90,6 +90,8 @@ def command(
     first repetitions are checked but not counted. Between hosts, each link is measured first.
     Later comparisons on the same hosts use the last measurement that has all stacks, at least four
     sizes, and no more ranks than cores.
+
+    Example: ringside allreduce --ranks 2
     """
     console = Console(width=None if sys.stdout.isatty() else 120)
 

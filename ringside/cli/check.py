@@ -21,7 +21,10 @@ from ringside_core.workloads.registry import asked_fit, fit_number, script_words
 
 @with_flags(spec=spec_flags(several_arms=True))
 def command(*, spec: RunSpec) -> None:
-    """Say what will be done with a program (data, model, certificate); few batches are tried."""
+    """Say what will be done with a program (data, model, certificate); few batches are tried.
+
+    Example: ringside check my_script.py
+    """
     console = Console(soft_wrap=True, highlight=False)
     lines, certified = _checked(console, spec)
     for line in lines:

@@ -139,6 +139,8 @@ def command(
     makes new ones.
 
     --intra-op-threads and --inter-op-threads count the threads of one replica.
+
+    Example: ringside compare my_script.py --replicas 2 --budget 5m
     """
     console = Console(width=None if sys.stdout.isatty() else 100)
     began = time.monotonic()

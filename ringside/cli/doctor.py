@@ -11,7 +11,10 @@ from ringside_core.text import byte_size
 
 
 def command() -> None:
-    """Show each backend with `ready`, or why it cannot run here."""
+    """Show each backend with `ready`, or why it cannot run here.
+
+    Example: ringside doctor
+    """
     console = Console()
     arms = parse_arms(default_backends(), "1")
     with console.status("looking at this machine…"):

@@ -45,6 +45,8 @@ def command(
 
     Trains with the data as written, in memory, and with one change at a time, in turns on one
     replica; and reads alone.
+
+    Example: ringside input my_script.py --budget 6m
     """
     console, began = Console(width=None if sys.stdout.isatty() else 100), time.monotonic()
     asked = Asked(budget_s=parse_duration(budget), all_arms=True)

@@ -28,6 +28,8 @@ def command(
     """Print the manifests of one run, for `kubectl apply -f -`.
 
     Horovod: an MPIJob of Kubeflow. MultiWorkerMirrored and ParameterServer: a TFJob. Others: a Job.
+
+    Example: ringside kubernetes --backend horovod --replicas 4 --image my/image
     """
     launcher = LAUNCHERS["kubernetes"](
         image=image, name=name, claim=claim, cpu=cpu, memory=memory, gpus=gpus

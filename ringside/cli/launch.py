@@ -76,7 +76,10 @@ def command(
         bool, typer.Option("--dry-run", help="Print what would be started, and end.")
     ] = False,
 ) -> None:
-    """Start one run under one backend, wait for it, and say how it ended."""
+    """Start one run under one backend, wait for it, and say how it ended.
+
+    Example: ringside launch my_script.py --backend horovod --replicas 2
+    """
     if slurm is not None and launcher != "auto":
         raise RefusalError(
             "In Slurm, srun starts the processes.",

@@ -8,8 +8,10 @@ import importlib
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 import typer
+from typer.core import TyperCommand
 
 from ringside.cli.stopping import Stopped, ending_on_signals
 
@@ -21,17 +23,43 @@ COMMANDS = {
     "compare": "Train the same model under every backend; table and report.",
     "check": "Say what will be done with a program, and train nothing.",
     "verify": "Prove that every backend computes the same; certificates.",
-    "input": "Say whether a training waits for its data, and what would help.",
+    "input": "Say whether training waits for its data, and what would help.",
     "drill": "Make faults in a run of each backend; what each loses.",
     "launch": "Start one run under one backend: plan, processes, outcome.",
     "kubernetes": "Print one run's manifests for Kubernetes.",
     "allreduce": "Time the all-reduce of every stack.",
     "predict": "Predict step times at sizes that you cannot run.",
-    "lab": "Make hosts on this machine: up, status, rate, cut, mend, down.",
+    "lab": "Make hosts on this machine: up, status, rate, cut, mend.",
     "doctor": "Show which backends can run here, and why others cannot.",
-    "report": "Write a report again, or compare two comparisons side by side.",
+    "report": "Write a report again, or set two comparisons side by side.",
     "verify-report": "Render a report again from its raw samples, and compare.",
 }
+# Of a command with many options, those that most need; the help shows the others behind them.
+COMMON = {
+    *("backends", "replicas", "budget", "workload", "global_batch", "epochs", "seed", "hostfile"),
+    *("backend", "option", "faults", "why", "tuned", "all_arms", "verify", "resume", "restarts"),
+    *("changes", "dry_run"),
+}
+MANY = 15
+
+
+class Command(TyperCommand):
+    """A command whose help has its common options first."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Arguments, common options, and more options, each under its heading."""
+        titles: dict[str, list[tuple[str, str]]] = {}
+        params = self.get_params(ctx)
+        for param in params:
+            common = param.name in {*COMMON, "help"} or len(params) <= MANY
+            title = "Options" if common else "More options"
+            title = "Arguments" if param.param_type_name == "argument" else title
+            if record := param.get_help_record(ctx):
+                titles.setdefault(title, []).append(record)
+        for title in ("Arguments", "Options", "More options"):
+            if title in titles:
+                with formatter.section(title):
+                    formatter.write_dl(titles[title])
 
 
 def build_app(arguments: list[str]) -> typer.Typer:
@@ -41,6 +69,7 @@ def build_app(arguments: list[str]) -> typer.Typer:
         help="Horovod and tf.distribute, side by side: same model, same data, measured.",
         add_completion=False,
         no_args_is_help=True,
+        rich_markup_mode=None,
         pretty_exceptions_enable=False,
     )
     for name, summary in COMMANDS.items():
@@ -55,7 +84,8 @@ def build_app(arguments: list[str]) -> typer.Typer:
         if isinstance(command, typer.Typer):  # of several commands
             app.add_typer(command, name=name)
         else:
-            app.command(name, help=_paragraphs(command.__doc__ or summary))(command)
+            helped = _paragraphs(command.__doc__ or summary)
+            app.command(name, help=helped, cls=Command)(command)
     return app
 
 

@@ -54,6 +54,8 @@ def command(
 
     It uses runs of one replica and of several, and the times of all-reduces by themselves. It
     prints a table and writes prediction.json. docs/prediction.md describes the model.
+
+    Example: ringside predict runs/small --communication runs/pair
     """
     sizes = _sizes(replicas or SIZES)
     results = read_results(folder)

@@ -52,7 +52,10 @@ def command(
     name: FolderName = None,
     output: OutputFolder = Path("runs"),
 ) -> None:
-    """Prove that every backend computes what the serial run computes; write a certificate each."""
+    """Prove that every backend computes what the serial run computes; write a certificate each.
+
+    Example: ringside verify my_script.py --backends serial,mirrored,horovod --replicas 2
+    """
     from ringside.report.certificates import explain as explanation
     from ringside.report.certificates import render_certificates
 

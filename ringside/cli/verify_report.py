@@ -14,6 +14,8 @@ def command(
     Every file of the report is compared byte by byte. side_by_side.html and side_by_side.md are not
     covered. Nothing is written. The exit code is 1 if a file differs, and 2 if the report cannot be
     checked: a file is missing or damaged, or other code wrote it.
+
+    Example: ringside verify-report runs/mine
     """
     from ringside.report.check import check_report  # plots and tables take a second to import
 

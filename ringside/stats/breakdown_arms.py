@@ -33,13 +33,13 @@ def breakdown_arms_of(arm: Arm, shared: Shared) -> tuple[Arm, ...]:
     """The arms that `breakdown_of` needs beside `arm` and the serial reference.
 
     An arm that several others need has the same label for each of them. A twin and a breakdown arm
-    need none themselves.
+    need none themselves. An arm with a slow worker has no breakdown: one replica is never slowed.
 
     Args:
         arm: whose time is broken down.
         shared: what all arms share.
     """
-    if arm.twin_of or arm.for_breakdown:
+    if arm.twin_of or arm.for_breakdown or arm.settings.slow_worker or shared.slow_worker:
         return ()
     batch, alone = (shared.global_batch_at(size) for size in (arm.replicas, 1))
     reference = _one_replica(_bare(REFERENCE, Settings()), alone)

@@ -257,16 +257,23 @@ def epochs_to_target(chief: RunRecord) -> int:
 
 
 def updates_to_target(run: Run) -> Figure:
-    """Updates of all epochs until the first that met the target."""
+    """Updates of all epochs until the first that met the target.
+
+    A worker without rows of a batch makes none: those of asynchronous workers are counted.
+    """
     chief = chief_of(run)
     reached = time_to_target_s(run)
     if chief is None or reached.value is None:
         return Figure(None, reached.reason)
-    return Figure(sum(epoch.steps for epoch in chief.epochs[: epochs_to_target(chief)]))
+    epochs = chief.epochs[: epochs_to_target(chief)]
+    return Figure(sum(sum(epoch.staleness) or epoch.steps for epoch in epochs))
 
 
 def mean_staleness(run: Run) -> Figure:
-    """How many updates were applied between reading the weights and applying an update, a mean."""
+    """How many updates were applied between reading the weights and applying an update, a mean.
+
+    What is more than 63 counts as 63.
+    """
     if run.spec.capabilities.synchronous:
         return Figure(None, "synchronous: none")
     kept = [one.staleness for record in run.records for one in record.epochs if one.staleness]

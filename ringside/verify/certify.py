@@ -208,7 +208,8 @@ def _alone(subject: Subject) -> str:
 
 def _one_worker(subject: Subject) -> Subject:
     """The arm of one worker that runs the same code as an asynchronous arm of several."""
-    arm = subject.arm.replace(label=_alone(subject), replicas=1, twin_of="")
+    settings = subject.arm.settings.replace(slow_worker=None)
+    arm = subject.arm.replace(label=_alone(subject), replicas=1, twin_of="", settings=settings)
     return Subject(arm, subject.spec.replace(topology=Topology()))
 
 

@@ -91,6 +91,12 @@ class Shared(TrainingSpec):
         Raises:
             RefusalError: settings that do not fit.
         """
+        if arm.settings.slow_worker and arm.replicas == 1:
+            raise RefusalError(
+                "A slow worker is one of several.",
+                received=arm.label,
+                advice="Use --replicas 2 or more.",
+            )
         own = {name: value for name, value in arm.settings if value is not None}
         shared = {name: getattr(self, name) for name in TrainingSpec.model_fields}
         shared |= with_values(TrainingSpec, own, self)

@@ -1,6 +1,7 @@
 """The backend tpu against the published API, by a stand-in: no TPU was ever at hand."""
 
 import inspect
+from types import SimpleNamespace
 from typing import Any
 from urllib.error import URLError
 
@@ -77,6 +78,16 @@ def test_it_connects_and_initializes_before_its_strategy(calls: list[tuple[str, 
     assert {given for _, given in calls[1:]} == {RESOLVER}  # what the stand-in gave
 
 
+def test_the_name_comes_from_the_environment_too(
+    calls: list[tuple[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`local`, the chips of this VM, is a name that TensorFlow only takes as an argument."""
+    monkeypatch.setenv("TPU_NAME", "local")
+    with make_backend(spec(1).replace(options=TPUOptions()), Surroundings()):
+        pass
+    assert calls[0][1] == "local"
+
+
 @pytest.mark.usefixtures("calls")
 def test_a_slice_of_another_size_is_refused() -> None:
     """It names the size that it has."""
@@ -95,7 +106,12 @@ def test_without_a_tpu_the_arm_cannot_run(
 ) -> None:
     """A metadata server that cannot be reached ends no other arm."""
 
-    def fails(tpu: str) -> None:
+    def fails(tpu: str) -> Any:
+        if isinstance(error, URLError):
+            raise error
+        return SimpleNamespace(cluster_spec=asked)
+
+    def asked() -> None:
         raise error
 
     monkeypatch.setattr(tf.distribute.cluster_resolver, "TPUClusterResolver", fails)

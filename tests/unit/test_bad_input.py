@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import ringside.cli.main
 import train
 from launch.flags import spec_from_flags
 from launch.task import run_process
+from ringside.cli.main import COMMANDS
 from ringside_core.specs import RefusalError, Surroundings
 
 ROOT = Path(train.__file__).resolve().parent
@@ -229,13 +231,11 @@ def test_a_script_is_named_where_it_is_refused(
         assert f"{named}: No. Received: this." in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "program", ["sys.argv[1:] = ['compare', '--help']; from ringside.cli.main import main; main()"]
-)
-def test_a_terminal_that_knows_only_ascii(program: str) -> None:
+def test_a_terminal_that_knows_only_ascii() -> None:
     """What it cannot show becomes a question mark."""
+    program = "from ringside_core.text import print_anything as p; p(); print('mirrored \u00d72')"
     done = subprocess.run(
-        [sys.executable, "-c", f"import sys; {program}"],
+        [sys.executable, "-c", program],
         env={**os.environ, "PYTHONIOENCODING": "ascii"},
         cwd=ROOT,
         capture_output=True,
@@ -244,3 +244,19 @@ def test_a_terminal_that_knows_only_ascii(program: str) -> None:
 
     assert (done.returncode, done.stderr) == (0, b"")
     assert b"?" in done.stdout
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_is_readable(
+    command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In 80 columns: an example, and at most fifteen options before the rare ones."""
+    monkeypatch.setenv("COLUMNS", "80")
+    assert ringside.cli.main.run([command, "--help"]) == 0
+
+    said = capsys.readouterr().out
+    assert max(map(len, said.splitlines())) <= 80
+    if command != "lab":  # its commands have their own
+        assert "  Example: ringside" in said
+        common = said.partition("\nOptions:\n")[2].partition("\nMore options:\n")[0]
+        assert 1 <= len(re.findall("^  -", common, re.MULTILINE)) <= 15

@@ -34,9 +34,9 @@ def asynchrony_section(summary: Summary) -> Iterator[Section]:
 
 
 NOTE = (
-    "All arms train the same number of examples in an epoch; an asynchronous worker makes an "
-    "update of its part of a batch. Staleness: updates of others between reading the weights and "
-    "applying one."
+    "All arms train the same number of examples in an epoch, but for a few under schedule=free; an "
+    "asynchronous worker makes an update of its part of a batch. Staleness: updates of others "
+    "between reading the weights and applying one."
 )
 
 
@@ -51,7 +51,7 @@ def _answer(rows: list[ArmRow], summary: Summary) -> Iterator[str]:
         if (ratio := _of_equal_workers(row, summary)).value is not None
     ]
     if kept:
-        yield f"Of its speed with equal workers keeps: {listed(kept)}."
+        yield f"Of their speed with equal workers these keep: {listed(kept)}."
 
 
 def _of_equal_workers(row: ArmRow, summary: Summary) -> Figure:
@@ -90,8 +90,9 @@ def _table(rows: list[ArmRow], summary: Summary) -> Table:
 
 
 def _updates(spread: Spread) -> Cell:
-    if spread.value is None:
-        return Cell(NOTHING, spread.reason)
+    cell = target_cell(spread)
+    if spread.value is None or cell.bad:
+        return cell
     return Cell(f"{spread.value:.0f}", f"[{spread.lowest:.0f}–{spread.highest:.0f}] n={spread.n}")
 
 

@@ -95,8 +95,7 @@ def test_a_knob_has_its_flag(knob: KnobField) -> None:
 def test_an_arm_may_set_it(knob: KnobField) -> None:
     """After the backend's name; its run then has that value."""
     plain, arm = (
-        parse_arms(text, "1")[-1]
-        for text in ("mirrored", f"mirrored:{knob.name}={OTHER[knob.name]}")
+        parse_arms(text, "2")[-1] for text in ("horovod", f"horovod:{knob.name}={OTHER[knob.name]}")
     )
     spec = spec_from_flags(Surroundings(), backend="serial", save="record", cores_per_replica=1)
     shared = Shared.from_run(spec)

@@ -34,7 +34,7 @@ def states(pid: int, wanted: set[str], limit_s: float = 30.0) -> set[str]:
 
 def slow(pid: int, part: str) -> subprocess.Popen[bytes]:
     """Slow it."""
-    return subprocess.Popen([sys.executable, "-m", "launch.slow", str(pid), part], cwd=ROOT)
+    return subprocess.Popen([sys.executable, "-m", "ringside_core.slow", str(pid), part], cwd=ROOT)
 
 
 def test_it_is_stopped_and_goes_on(busy: subprocess.Popen[bytes]) -> None:

@@ -1,6 +1,6 @@
-"""Give a process a part of its speed: stop it for the rest of every period.
+"""Give a process a part of its processors' time: stop it for the rest of every period.
 
-python -m launch.slow <process id> <part>
+python -m ringside_core.slow <process id> <part>
 
 A quota of a control group does the same, but few users may set one. Everything that the process
 does is slowed, its answers to others too.
@@ -13,27 +13,28 @@ import sys
 import time
 
 PERIOD_S = 0.03  # a step of a worker takes about as long, and a worker must answer
+ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 
 def main() -> None:
     """Slow it until this process is ended; it ends with the process that it slows."""
     pid, part = int(sys.argv[1]), float(sys.argv[2])
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
-    begun = time.monotonic()
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # it is for the training, which saves
+    for number in ENDING:
+        signal.signal(number, lambda *_: sys.exit())
     try:
         while True:
-            begun = max(begun + PERIOD_S, time.monotonic())
-            _until(begun + part * PERIOD_S)
+            begun = time.monotonic()
+            time.sleep(part * PERIOD_S)
             os.kill(pid, signal.SIGSTOP)
-            _until(begun + PERIOD_S)
+            ran_s = time.monotonic() - begun  # longer, where others use the processor
+            time.sleep(ran_s / part - ran_s)
             os.kill(pid, signal.SIGCONT)
     finally:
+        for number in ENDING:
+            signal.signal(number, signal.SIG_IGN)
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGCONT)
-
-
-def _until(moment: float) -> None:
-    time.sleep(max(0.0, moment - time.monotonic()))
 
 
 if __name__ == "__main__":
