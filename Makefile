@@ -16,17 +16,18 @@ endif
 ARGS ?=
 READY := .venv/ready
 # Scripts in .venv hold its absolute path, so a .venv that was made elsewhere is out of date.
-MADE_HERE := $(if $(filter $(CURDIR),$(shell head -n 1 $(READY) 2>/dev/null)),,remake)
+made_here = $(if $(filter $(CURDIR),$(shell head -n 1 $(1) 2>/dev/null)),,remake)
+SET_UP_BY := scripts/setup scripts/horovod.lock scripts/horovod.cmake scripts/check_horovod.py \
+		scripts/configure_mpi.py
 
-.PHONY: help setup compare tax test test-all test-fast check lock clean remake
+.PHONY: help setup compare tax estimator test test-all test-fast check lock clean remake
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
 
 setup: $(READY) ## make .venv (every other target does so by itself)
 
-$(READY): requirements.lock scripts/setup scripts/horovod.lock scripts/horovod.cmake \
-		scripts/check_horovod.py scripts/configure_mpi.py scripts/listen.c setup.cfg pyproject.toml $(MADE_HERE)
+$(READY): requirements.lock $(SET_UP_BY) scripts/listen.c setup.cfg pyproject.toml $(call made_here,$(READY))
 	@scripts/setup
 
 compare: $(READY) ## Horovod against tf.distribute on this machine, and a report
@@ -34,6 +35,15 @@ compare: $(READY) ## Horovod against tf.distribute on this machine, and a report
 
 tax: $(READY) ## what Ringside itself costs, against hand-written scripts
 	@python benchmarks/tax.py $(ARGS)
+
+# It needs no .venv, but one of its own: TensorFlow 2.15 is the last with an Estimator, Python 3.11 the last for that.
+OLD := estimator/.venv
+
+estimator: $(OLD)/ready ## one model through TensorFlow 2.15's Estimator under each stack, against serial
+	@$(OLD)/bin/python estimator/compare.py
+
+$(OLD)/ready: estimator/requirements.lock $(SET_UP_BY) $(call made_here,$(OLD)/ready)
+	@scripts/setup estimator 3.11
 
 # Three on two cores: much of what is tested waits, for a launcher, a lost host, or a deadline.
 PYTEST := pytest -n 3 --dist loadfile --no-loadscope-reorder
@@ -58,16 +68,18 @@ check: $(READY) ## format, lint, types, who imports whom, links, words
 # uv is installed only for this command. Its version decides the text of the lock, so it is pinned here.
 # Versions of the present lock are kept if they still fit; ARGS=--upgrade takes the newest.
 # --universal: for every Python from 3.11 on. colorama would be for Windows, where Ringside does not run.
-lock: ## requirements.in -> requirements.lock and scripts/horovod.lock
+lock: ## requirements.in -> requirements.lock, the same in estimator/, and scripts/horovod.lock
 	@temporary=$$(mktemp -d); trap 'rm -rf "$$temporary"' EXIT; \
 	$${PYTHON:-python3} -m venv "$$temporary"; \
 	"$$temporary/bin/pip" install --quiet uv==0.13.8; \
 	export UV_CUSTOM_COMPILE_COMMAND="make lock"; \
 	"$$temporary/bin/uv" pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 		--no-annotate --no-emit-package colorama $(ARGS) requirements.in --output-file requirements.lock; \
+	"$$temporary/bin/uv" pip compile --quiet --python-version 3.11 --generate-hashes \
+		--no-annotate $(ARGS) estimator/requirements.in --output-file estimator/requirements.lock; \
 	grep -o '^horovod==[^ ]*' scripts/horovod.lock | "$$temporary/bin/uv" pip compile --quiet \
 		--python-version 3.11 --generate-hashes --no-deps - --output-file scripts/horovod.lock
 
-clean: ## remove .venv and caches (compiled wheels of Horovod stay in the user's cache)
-	rm -rf .venv build *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+clean: ## remove each .venv and caches (compiled wheels of Horovod stay in the user's cache)
+	rm -rf .venv $(OLD) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

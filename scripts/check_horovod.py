@@ -1,11 +1,13 @@
 """Fail unless Horovod loads, was built with MPI and Gloo, and uses the MPI of its own .venv."""
 
+import importlib.util
 import os
 import subprocess
 import sys
 from pathlib import Path
 
-os.environ["TF_USE_LEGACY_KERAS"] = "1"
+if importlib.util.find_spec("tf_keras"):  # not in estimator/.venv, whose Keras is Keras 2
+    os.environ["TF_USE_LEGACY_KERAS"] = "1"
 
 import horovod.tensorflow as hvd
 
