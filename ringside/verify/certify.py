@@ -772,4 +772,5 @@ def peer_of(spec: RunSpec) -> RunSpec:
         options=backend_options(name, {}),
         topology=topology,
         steps_per_execution=1,  # under a strategy Keras 3 can do no more
+        slow_worker=None,  # of replicas in one process none can be slow
     )
