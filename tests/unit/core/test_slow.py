@@ -55,3 +55,19 @@ def test_it_ends_with_what_it_slows(busy: subprocess.Popen[bytes]) -> None:
     os.kill(busy.pid, signal.SIGKILL)
     busy.wait(10)
     assert slowing.wait(10)
+
+
+def test_time_in_which_both_are_frozen_does_not_count(busy: subprocess.Popen[bytes]) -> None:
+    """Else it would be stopped for as long behind each turn of the other runs."""
+    slowing = slow(busy.pid, "0.5")
+    assert "T" in states(busy.pid, {"T"})
+    for _ in range(8):
+        for pid in (slowing.pid, busy.pid):
+            os.kill(pid, signal.SIGSTOP)
+        time.sleep(0.7)
+        for pid in (slowing.pid, busy.pid):
+            os.kill(pid, signal.SIGCONT)
+        time.sleep(0.1)  # where it was meant to be stopped, that is over
+        assert "R" in states(busy.pid, {"R"}, limit_s=0.3)
+    slowing.terminate()
+    assert slowing.wait(10) == 0

@@ -1,0 +1,78 @@
+"""Every program of examples/larger trains what plain TensorFlow trains serially."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.nightly import nightly
+
+LARGER = Path(__file__).resolve().parents[2] / "examples" / "larger"
+WITHIN_S = 400
+HOROVODRUN = shutil.which("horovodrun") or "horovodrun"
+pytestmark = pytest.mark.timeout(WITHIN_S + 60)
+
+
+def run(file: str, *options: str, before: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+    """One program to its end, within a time."""
+    command = [*before, sys.executable, str(LARGER / file), *options]
+    environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"}
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=WITHIN_S, env=environment, check=False
+    )
+
+
+@pytest.mark.parametrize(
+    ("file", "options", "before"),
+    [
+        ("two_devices.py", (), ()),
+        nightly("process_sets.py", (), (HOROVODRUN, "-np", "2")),
+        nightly("process_sets.py", (), (HOROVODRUN, "-np", "4")),
+        nightly("dtensor_mesh.py", (), ()),
+        nightly("dtensor_mesh.py", ("--processes", "2"), ()),
+        nightly("servers.py", (), ()),
+    ],
+    ids=lambda value: value if isinstance(value, str) else " ".join(value) or None,
+)
+def test_a_larger_model_is_the_serial_one(
+    file: str, options: tuple[str, ...], before: tuple[str, ...]
+) -> None:
+    """All weights, to rounding; the program compares them itself."""
+    ended = run(file, *options, before=before)
+
+    assert ended.returncode == 0, ended.stderr
+    assert "same as serial: largest deviation" in ended.stdout.replace("NOT the same", "")
+
+
+@pytest.mark.nightly
+def test_a_table_that_does_not_fit_one_server_is_refused_there() -> None:
+    """One line says so, and nothing waits for it."""
+    ended = run("servers.py", "--servers", "1")
+
+    assert ended.returncode == 1, ended.stderr
+    assert "256 MiB do not fit a server" in ended.stdout
+    assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("file", "options", "rule"),
+    [
+        ("two_devices.py", ("--micro-batches", "5"), "micro-batches divide the batch"),
+        nightly("process_sets.py", ("--members", "3"), "process sets are subsets"),
+        nightly("dtensor_mesh.py", ("--mesh", "3x2"), "data divides the batch"),
+        nightly("servers.py", ("--shard-bytes", "100"), "at least one row"),
+    ],
+)
+def test_bad_input_is_one_line(file: str, options: tuple[str, ...], rule: str) -> None:
+    """The rule, what came, and what would fit."""
+    ended = run(file, *options)
+
+    (line,) = [one for one in ended.stderr.splitlines() if "error: " in one]
+    assert ended.returncode == 2, ended.stderr
+    assert rule in line
+    assert options[1] in line
+    assert "fits: " in line
+    assert "Traceback" not in ended.stderr
