@@ -62,10 +62,10 @@ def test_time_in_which_both_are_frozen_does_not_count(busy: subprocess.Popen[byt
     slowing = slow(busy.pid, "0.5")
     assert "T" in states(busy.pid, {"T"})
     for _ in range(8):
-        for pid in (slowing.pid, busy.pid):
+        for pid in (busy.pid, slowing.pid):
             os.kill(pid, signal.SIGSTOP)
         time.sleep(0.7)
-        for pid in (slowing.pid, busy.pid):
+        for pid in (busy.pid, slowing.pid):
             os.kill(pid, signal.SIGCONT)
         time.sleep(0.1)  # where it was meant to be stopped, that is over
         assert "R" in states(busy.pid, {"R"}, limit_s=0.3)
