@@ -1,7 +1,6 @@
 """Every program of examples/larger trains what plain TensorFlow trains serially."""
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,13 +11,12 @@ from tests.nightly import nightly
 
 LARGER = Path(__file__).resolve().parents[2] / "examples" / "larger"
 WITHIN_S = 400
-HOROVODRUN = shutil.which("horovodrun") or "horovodrun"
 pytestmark = pytest.mark.timeout(WITHIN_S + 60)
 
 
-def run(file: str, *options: str, before: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+def run(file: str, *options: str) -> subprocess.CompletedProcess[str]:
     """One program to its end, within a time."""
-    command = [*before, sys.executable, str(LARGER / file), *options]
+    command = [sys.executable, str(LARGER / file), *options]
     environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"}
     return subprocess.run(
         command, capture_output=True, text=True, timeout=WITHIN_S, env=environment, check=False
@@ -26,22 +24,18 @@ def run(file: str, *options: str, before: tuple[str, ...] = ()) -> subprocess.Co
 
 
 @pytest.mark.parametrize(
-    ("file", "options", "before"),
+    ("file", "options"),
     [
-        ("two_devices.py", (), ()),
-        nightly("process_sets.py", (), (HOROVODRUN, "-np", "2")),
-        nightly("process_sets.py", (), (HOROVODRUN, "-np", "4")),
-        nightly("dtensor_mesh.py", (), ()),
-        nightly("dtensor_mesh.py", ("--processes", "2"), ()),
-        nightly("servers.py", (), ()),
+        ("two_devices.py", ()),
+        nightly("dtensor_mesh.py", ()),
+        nightly("dtensor_mesh.py", ("--processes", "2")),
+        nightly("servers.py", ()),
     ],
     ids=lambda value: value if isinstance(value, str) else " ".join(value) or None,
 )
-def test_a_larger_model_is_the_serial_one(
-    file: str, options: tuple[str, ...], before: tuple[str, ...]
-) -> None:
+def test_a_larger_model_is_the_serial_one(file: str, options: tuple[str, ...]) -> None:
     """All weights, to rounding; the program compares them itself."""
-    ended = run(file, *options, before=before)
+    ended = run(file, *options)
 
     assert ended.returncode == 0, ended.stderr
     assert "same as serial: largest deviation" in ended.stdout.replace("NOT the same", "")
@@ -61,7 +55,6 @@ def test_a_table_that_does_not_fit_one_server_is_refused_there() -> None:
     ("file", "options", "rule"),
     [
         ("two_devices.py", ("--micro-batches", "5"), "micro-batches divide the batch"),
-        nightly("process_sets.py", ("--members", "3"), "process sets are subsets"),
         nightly("dtensor_mesh.py", ("--mesh", "3x2"), "data divides the batch"),
         nightly("servers.py", ("--shard-bytes", "100"), "at least one row"),
     ],

@@ -1,7 +1,7 @@
 r"""A training that waits for its data: a map that costs more than the step.
 
-ringside input examples/slow_input.py --budget 6m
-ringside compare examples/slow_input.py --replicas 1 --all-arms \
+ringside input examples/input/slow_map.py --budget 6m
+ringside compare examples/input/slow_map.py --replicas 1 --all-arms \
     --backends serial,serial:input=arrays,mirrored
 """
 
