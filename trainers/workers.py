@@ -22,7 +22,7 @@ from ringside_core.specs import RefusalError
 from trainers.reading import Place, Reading, begins_again
 from trainers.rows import cut
 
-MOST_STALE = 64  # more than that is counted with it
+MOST_STALE = 64  # counts that are kept; the last one is of 63 and more
 
 
 def fit_by_workers(
@@ -197,15 +197,15 @@ class _Training(tf.keras.callbacks.Callback):
                 part = tf.nest.map_structure(_of_any_size, part)
             return part, tf.cast(rows, tf.int64)
 
-        whole, again = (
-            tf.data.experimental.from_variant(tf.raw_ops.DatasetFromGraph(graph_def=graph), spec)
-            for _ in range(2)
-        )
-        here = whole.skip(self._left_out) if self._left_out else whole
+        def whole() -> Any:
+            variant = tf.raw_ops.DatasetFromGraph(graph_def=graph)
+            return tf.data.experimental.from_variant(variant, spec)
+
+        here = whole().skip(self._left_out) if self._left_out else whole()
         if not self._coordinator.in_turn:
             # It may make updates of others. Their order is its own: a shuffle that one worker
             # begins more often would give it other batches than the others from then on.
-            here = here.concatenate(again.repeat())
+            here = here.concatenate(whole().repeat())
         return here.map(own)
 
     def __iter__(self) -> Any:

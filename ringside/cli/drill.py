@@ -68,7 +68,7 @@ def command(
 ) -> None:
     """Make the same faults in a run of each backend, and show what each of them loses.
 
-    Example: ringside drill --backends serial,horovod --faults kill
+    Example: ringside drill --backends serial,horovod --faults rank-killed
     """
     console = Console(width=None if sys.stdout.isatty() else 120)
     chosen_faults = _chosen(faults)

@@ -66,9 +66,8 @@ def summary_of(two: SideBySide) -> str:
     said = [_counted(slower, "slower"), _counted(faster, "faster")]
     if not slower and not faster:
         said = [f"No significant difference for any of {plural(len(two.changes), 'arm')}."]
-    lost = [one.label for one in two.changes if one.certificate == "lost"]
     gained = [one.label for one in two.changes if one.certificate == "gained"]
-    said += [f"No longer comparable: {', '.join(lost)}."] if lost else []
+    said += _lost(two)
     said += [f"Now comparable: {', '.join(gained)}."] if gained else []
     return " ".join(one for one in said if one)
 
@@ -85,11 +84,9 @@ def guard(two: SideBySide, most: float) -> tuple[bool, str]:
     """
     part = f"{100 * most:g} %"
     slow = [one for one in two.changes if one.regression and (one.ratio.value or 1) < 1 - most]
-    lost = [one.label for one in two.changes if one.certificate == "lost"]
     said = [f"Slower by more than {part}: {_listed(slow)}."] if slow else []
-    said += [f"No longer comparable: {', '.join(lost)}."] if lost else []
-    if said:
-        return True, " ".join(said)
+    if bad := said + _lost(two):
+        return True, " ".join(bad)
     left = [
         one
         for one in two.changes
@@ -98,6 +95,11 @@ def guard(two: SideBySide, most: float) -> tuple[bool, str]:
     said = [f"No arm is shown to be slower by more than {part}."]
     said += [f"Not excluded: {_listed(left)}."] if left else []
     return False, " ".join(said)
+
+
+def _lost(two: SideBySide) -> list[str]:
+    lost = [one.label for one in two.changes if one.certificate == "lost"]
+    return [f"No longer comparable: {', '.join(lost)}."] if lost else []
 
 
 def _listed(changes: Sequence[Change]) -> str:

@@ -364,9 +364,14 @@ def _without_departed(
 
 def rates_of(arm: Arm, rows: Sequence[RunRow]) -> dict[int, float]:
     """Examples/s of the runs of an arm that count, by launch."""
+    return values_of(arm, rows, "throughput_examples_s")
+
+
+def values_of(arm: Arm, rows: Sequence[RunRow], figure: str) -> dict[int, float]:
+    """A figure of the runs of an arm that count, by launch; of those that have it."""
     found = {}
     for row in rows:
-        value = row.figures["throughput_examples_s"].value
+        value = row.figures[figure].value
         if row.arm == arm and row.used and value is not None:
             found[row.run.round] = value
     return found

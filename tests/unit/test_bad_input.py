@@ -14,6 +14,7 @@ import train
 from launch.flags import spec_from_flags
 from launch.task import run_process
 from ringside.cli.main import COMMANDS
+from ringside.drill.faults import FAULTS
 from ringside_core.specs import RefusalError, Surroundings
 
 ROOT = Path(train.__file__).resolve().parent
@@ -258,5 +259,7 @@ def test_help_is_readable(
     assert max(map(len, said.splitlines())) <= 80
     if command != "lab":  # its commands have their own
         assert "  Example: ringside" in said
+        if command == "drill":  # what the example names is there
+            assert said.partition("--faults ")[2].split()[0] in FAULTS
         common = said.partition("\nOptions:\n")[2].partition("\nMore options:\n")[0]
         assert 1 <= len(re.findall("^  -", common, re.MULTILINE)) <= 15

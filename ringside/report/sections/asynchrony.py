@@ -4,10 +4,12 @@ from collections import Counter
 from collections.abc import Iterator
 
 from ringside.report.blocks import Cell, Section, Table, Text, heads
+from ringside.report.ranking import ratio_cell
 from ringside.report.sections.tables import target_cell, throughput_cell
-from ringside.report.words import NOTHING, span_or_none, times, with_interval
+from ringside.report.words import NOTHING, times, with_interval
 from ringside.stats.figure import Figure, Spread, mean_with_interval
-from ringside.stats.summary import ArmRow, Summary
+from ringside.stats.final import Pair
+from ringside.stats.summary import ArmRow, Summary, values_of
 from ringside_core.specs import RefusalError
 from ringside_core.text import listed, percent
 
@@ -78,7 +80,7 @@ def _table(rows: list[ArmRow], summary: Summary) -> Table:
         (
             Cell(row.arm.label),
             throughput_cell(row),
-            _ratio(_of_equal_workers(row, summary)),
+            ratio_cell(Pair(row.arm.label, "", _of_equal_workers(row, summary))),
             _staleness(row, summary),
             _updates(row.spreads["updates_to_target"]),
             target_cell(row.spreads["time_to_target_s"]),
@@ -94,12 +96,6 @@ def _updates(spread: Spread) -> Cell:
     if spread.value is None or cell.bad:
         return cell
     return Cell(f"{spread.value:.0f}", f"[{spread.lowest:.0f}–{spread.highest:.0f}] n={spread.n}")
-
-
-def _ratio(ratio: Figure) -> Cell:
-    if ratio.value is None:
-        return Cell(NOTHING, ratio.reason)
-    return Cell(times(ratio.value, ratio.interval), span_or_none(ratio))
 
 
 def _staleness(row: ArmRow, summary: Summary) -> Cell:
@@ -118,10 +114,5 @@ def _staleness(row: ArmRow, summary: Summary) -> Cell:
 
 
 def _quality(row: ArmRow, summary: Summary) -> Figure:
-    values = [
-        value
-        for one in summary.runs
-        if one.arm == row.arm and one.used
-        if (value := one.figures["final_quality"].value) is not None
-    ]
-    return mean_with_interval(values) if values else Figure(None, "no run has it")
+    values = values_of(row.arm, summary.runs, "final_quality")
+    return mean_with_interval(list(values.values())) if values else Figure(None, "no run has it")
