@@ -58,12 +58,20 @@ MinReplicas = Annotated[
 ]
 
 
-def finite(seconds: float) -> float:
-    """A finite number of seconds, for a flag: `min=` lets inf and nan through."""
-    if not math.isfinite(seconds):
-        raise typer.BadParameter(f"{seconds} is not a number of seconds.")
-    return seconds
+def finite(value: float | None) -> float | None:
+    """A finite number, for a flag: `min=` lets inf and nan through."""
+    if value is not None and not math.isfinite(value):
+        raise typer.BadParameter(f"{value} is not a finite number.")
+    return value
 
+
+Price = Annotated[
+    float | None,
+    typer.Option(
+        callback=finite,
+        help="What a host costs for an hour, in any currency: an epoch and the target get a cost.",
+    ),
+]
 
 Deadline = Annotated[
     float,

@@ -17,6 +17,7 @@ from ringside.cli.common import (
     Deadline,
     FolderName,
     OutputFolder,
+    Price,
     Sizes,
     default_name,
     new_folder,
@@ -64,6 +65,7 @@ class Effort:
             help="Let every arm take part in the final, so that every pair has an interval.",
         ),
     ] = False
+    price: Price = None
 
 
 def trials_of(

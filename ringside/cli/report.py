@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
+from ringside.cli.common import Price
 from ringside.report.source import RESULTS, naming, read_comparison, read_results
-from ringside_core.specs import RefusalError
+from ringside_core.specs import RefusalError, write_whole
 
 
 def command(
@@ -26,10 +27,11 @@ def command(
             help="Exit with 1 if an arm became slower by more than that, or lost its certificate.",
         ),
     ] = None,
+    price: Price = None,
 ) -> None:
     """Write the report again from results.json; with two folders, compare them side by side.
 
-    results.json itself stays as it is.
+    results.json itself stays as it is, but for the price.
 
     With two folders, it shows for each arm how fast the second is relative to the first, what
     became slower or faster, and which certificates were lost. The pages are written into the second
@@ -39,6 +41,12 @@ def command(
     """
     most = None if fail_if_slower is None else _part(fail_if_slower)
     if now is not None:
+        if price is not None:
+            raise RefusalError(
+                "--price is for one comparison.",
+                received=f"--price {price:g} and two folders",
+                advice="Write the report of one of them again, with the price.",
+            )
         _side_by_side(folder, now, most)
         return
     if most is not None:
@@ -47,12 +55,17 @@ def command(
             received="one folder",
             advice="Name the later comparison too.",
         )
-    report_again(folder)
+    report_again(folder, price)
 
 
-def report_again(folder: Path) -> None:
-    """Write the pages of a comparison from what its folder holds."""
+def report_again(folder: Path, price: float | None = None) -> None:
+    """Write the pages of a comparison from what its folder holds; keep a price that is given."""
     results = read_results(folder)
+    if price is not None:
+        kept = results.comparison
+        priced = kept.replace(asked=kept.asked.replace(price=price))
+        write_whole(folder / RESULTS, priced.to_json())
+        results = read_results(folder)
     from ringside.report.write import write_pages
 
     with naming(folder / RESULTS):

@@ -37,14 +37,16 @@ def parse_duration(text: str) -> float:
     return seconds
 
 
-def asked_for(*, launches: int | None, budget: str | None, all_arms: bool) -> Asked:
+def asked_for(
+    *, launches: int | None, budget: str | None, all_arms: bool, price: float | None = None
+) -> Asked:
     """What the flags ask for; None is a flag that was not given.
 
     Raises:
-        RefusalError: the budget is no time.
+        RefusalError: the budget is no time, or the price is no positive number.
     """
     given = {} if budget is None else {"budget_s": parse_duration(budget)}
-    return Asked(launches=launches, all_arms=all_arms, **given)
+    return Asked(launches=launches, all_arms=all_arms, price=price, **given)
 
 
 def refuse_too_short(asked: Asked, screening_s: float) -> None:
@@ -63,8 +65,8 @@ def refuse_too_short(asked: Asked, screening_s: float) -> None:
 
 
 def screened(comparison: Comparison) -> bool:
-    """Whether the screening is over."""
-    done = {run.arm for run in comparison.runs if run.round == 0}
+    """Whether the screening is over: every arm has run, or could not start."""
+    done = {run.arm for run in comparison.runs}
     return {arm.label for arm in comparison.arms_of(0)} <= done
 
 

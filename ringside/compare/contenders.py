@@ -1,13 +1,76 @@
 """Who takes part in the final, and who takes the place of a contender that fails."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from ringside.stats.division import LEAST_PASSES_EACH, divided
-from ringside.stats.final import Samples
 from ringside.stats.rounds import launches_of
-from ringside.stats.screening import contenders, finalists, next_in_line, scatter
+from ringside.stats.screening import (
+    LEAST_SCATTER,
+    Once,
+    all_finalists,
+    contenders,
+    finalists,
+    next_in_line,
+    once,
+    scatter,
+)
 from ringside.stats.summary import samples_of, summarize
 from ringside_core.specs import Arm, Comparison
+
+
+def nothing_to_choose(comparison: Comparison, lost: Collection[str] = ()) -> bool:
+    """Whether all arms take part in the final, however fast they are.
+
+    Then a launch of the screening would only cost time: live, the final begins with all of them.
+
+    Args:
+        comparison: before its first launch.
+        lost: labels of arms that could not start.
+    """
+    left = [arm.label for arm in comparison.arms if arm.label not in lost]
+    wanted = comparison.live and comparison.asked.launches != 0 and _two(comparison, left)
+    return wanted and all_finalists(comparison, _able(comparison), lost)
+
+
+def with_all(
+    comparison: Comparison, *, start_s: float, pass_s: float, lost: Collection[str]
+) -> Comparison:
+    """The comparison before a final of all arms that could start; its costs alone divide its time.
+
+    Args:
+        comparison: of which `nothing_to_choose` holds.
+        start_s: seconds in which all arms start.
+        pass_s: seconds of a pass of all arms.
+        lost: labels of arms that could not start.
+    """
+    kept = tuple(arm.label for arm in comparison.arms if arm.label not in lost)
+    asked, spent_s = comparison.asked, comparison.spent_s
+    division = divided(
+        asked,
+        screening_s=spent_s,
+        left_s=max(0.0, asked.budget_s - spent_s),
+        start_s=start_s,
+        pass_s=pass_s,
+        scatter=LEAST_SCATTER,
+        arms=len(kept),
+        warm_passes=LEAST_PASSES_EACH // 2,
+    )
+    return comparison.replace(finalists=kept, division=division)
+
+
+def divided_again(comparison: Comparison, *, start_s: float, pass_s: float) -> Comparison:
+    """The comparison after the first launch of a final of all arms, by what that has shown."""
+    division, samples = comparison.division, once(samples_of(comparison), 1)
+    if division is None:
+        return comparison
+    division = division.replace(
+        start_s=start_s,
+        pass_s=pass_s,
+        scatter=scatter(samples, contenders(_able(comparison), samples)),
+        warm_passes=_warm_passes(comparison, 1, samples),
+    )
+    comparison = comparison.replace(division=division)
+    return comparison if comparison.asked.launches else with_more(comparison)
 
 
 def with_final(comparison: Comparison, *, start_s: float, pass_s: float = 0.0) -> Comparison:
@@ -18,15 +81,13 @@ def with_final(comparison: Comparison, *, start_s: float, pass_s: float = 0.0) -
         start_s: seconds in which all arms start.
         pass_s: seconds of a pass of all arms; 0: each arm ran alone.
     """
-    asked = comparison.asked
-    samples = samples_of(comparison)
-    chosen = contenders(_able(comparison), _rates(samples), samples)
+    asked, samples = comparison.asked, once(samples_of(comparison), 0)
+    chosen = contenders(_able(comparison), samples)
     lost = {run.arm for run in comparison.runs if not run.outcome.completed}
     kept = tuple(label for label in finalists(comparison, chosen) if label not in lost)
     if asked.launches == 0 or not _two(comparison, kept):
         return comparison.replace(finalists=(), division=None)
     share = len(kept) / len(comparison.arms_of(0))
-    counted = [len(samples[label][0].blocks) for label in kept if 0 in samples[label]]
     division = divided(
         asked,
         screening_s=comparison.spent_s,
@@ -36,9 +97,15 @@ def with_final(comparison: Comparison, *, start_s: float, pass_s: float = 0.0) -
         scatter=scatter(samples, chosen),
         arms=len(kept),
         live=comparison.live,
-        warm_passes=LEAST_PASSES_EACH - min(counted, default=0) if comparison.live else 0,
+        warm_passes=_warm_passes(comparison, 0, samples),
     )
     return comparison.replace(finalists=kept, division=division)
+
+
+def _warm_passes(comparison: Comparison, number: int, samples: Once) -> int:
+    """Passes of a launch that do not count in one of its arms."""
+    runs = (run for run in comparison.runs if run.round == number and run.arm in samples)
+    return max((len(run.blocks) - len(samples[run.arm].blocks) for run in runs), default=0)
 
 
 def alone_s(comparison: Comparison, number: int) -> float:
@@ -83,11 +150,12 @@ def without_failed(comparison: Comparison, number: int) -> Comparison:
     lost = [arms[label] for label in comparison.finalists if label not in good]
     if not lost:
         return comparison
-    able, rates = _able(comparison), _rates(samples_of(comparison))
+    able = _able(comparison)
+    screened = once(samples_of(comparison), launches_of(comparison).first)
     for arm in lost:
         taken = {run.arm for run in comparison.runs if run.round} | set(comparison.finalists)
         plays = arm.capabilities.family != "none" and not (arm.twin_of or arm.for_breakdown)
-        other = next_in_line(arm, able, rates, taken) if plays else None
+        other = next_in_line(arm, able, screened, taken) if plays else None
         left = [label for label in comparison.finalists if label != arm.label]
         what = "cannot be compared since" if arm.label in completed else "failed in"
         note = f"{arm.label} {what} launch {number} of the final"
@@ -107,11 +175,6 @@ def _able(comparison: Comparison) -> list[Arm]:
     """The arms that may be ranked; without certificates, all."""
     rows = summarize(comparison).arms
     return [row.arm for row in rows if row.comparable or not comparison.verify]
-
-
-def _rates(samples: Samples) -> dict[str, float]:
-    """Throughputs of the screening, by label."""
-    return {label: of_arm[0].value for label, of_arm in samples.items() if 0 in of_arm}
 
 
 def _two(comparison: Comparison, labels: Sequence[str]) -> bool:

@@ -13,7 +13,14 @@ from launch.launchers import Launcher
 from launch.launchers.ranks import Ranks, starts_ranks
 from ringside.compare import durations
 from ringside.compare.budget import order_of, refuse_too_short, screened, why_end
-from ringside.compare.contenders import alone_s, with_final, without_failed
+from ringside.compare.contenders import (
+    alone_s,
+    divided_again,
+    nothing_to_choose,
+    with_all,
+    with_final,
+    without_failed,
+)
 from ringside.compare.hosts import used_hosts
 from ringside.compare.hosts_load import HostsWatch
 from ringside.compare.live import LiveLaunch, LiveRun, Phase, live_launch, pass_seconds
@@ -177,7 +184,7 @@ class _Making:
 
     def live(self, comparison: Comparison, number: int, due: Sequence[Arm]) -> Comparison:
         """Run arms beside each other, in turns."""
-        with live_launch(comparison.deadline_s, self.observer, most=len(due)) as launch:
+        with live_launch(comparison.deadline_s, self.observer, most=len(comparison.arms)) as launch:
             if number == 0:
                 return self._screening(launch, comparison, due)
             return self._final(launch, comparison, due, number)
@@ -195,26 +202,40 @@ class _Making:
     def _screening(
         self, launch: LiveLaunch, comparison: Comparison, arms: Sequence[Arm]
     ) -> Comparison:
-        """Time the start of each arm alone; then train those that can start, in turns."""
+        """Time the start of each arm alone; then train those that can start, in turns.
+
+        If there is nothing to choose, that is the first launch of the final.
+        """
         asked, began = comparison.asked, time.monotonic()
         alone = self._live_runs(comparison, arms, 0, place="starts")
         launch.start_each(alone, lambda seconds: refuse_too_short(asked, seconds))
         kept = _kept_live(alone, 0, 0, self.folder)
         starts = {run.arm: startup_s(run).value for run in kept if run.outcome.completed}
         lost = _kept_live([run for run in alone if run.label not in starts], 0, 0, self.folder)
-        able = [arm for arm in arms if arm.label in starts]
-        runs, together = self._live_runs(comparison, able, 0), time.monotonic()
+        unable = [run.arm for run in lost]
+        number = 1 if nothing_to_choose(comparison, unable) else 0
+        able = [arm for arm in (comparison.arms if number else arms) if arm.label not in unable]
+        comparison = comparison.replace(spent_s=self.spent_s())
+        runs, together = self._live_runs(comparison, able, number), time.monotonic()
         launch.start_together(runs)
         launch.warm(runs)
-        start_s = time.monotonic() - together
-        took_s = time.monotonic() - began
-        refuse_too_short(asked, took_s + pass_seconds(runs) * LEAST_PASSES_EACH)
-        pass_s = launch.train(runs, Phase(0.0, LEAST_PASSES_EACH, f"{comparison.seed}/0"))
+        start_s, pass_s = time.monotonic() - together, pass_seconds(runs)
+        seconds = 0.0
+        if number:
+            comparison = with_all(comparison, start_s=start_s, pass_s=pass_s, lost=unable)
+            seconds = _phase_s(comparison, self.spent_s())
+        else:
+            refuse_too_short(asked, time.monotonic() - began + pass_s * LEAST_PASSES_EACH)
+        phase = Phase(seconds, LEAST_PASSES_EACH, f"{comparison.seed}/{number}")
+        pass_s = launch.train(runs, phase)
         start_s += _ended(launch, runs)
-        kept = _kept_live(runs, 0, len(lost), self.folder)
-        kept = [run.replace(alone_start_s=starts[run.arm]) for run in kept]
+        kept = _kept_live(runs, number, len(lost), self.folder)
+        kept = [run.replace(alone_start_s=starts.get(run.arm)) for run in kept]
         comparison = self._with_runs(comparison, [*lost, *kept])
-        return with_final(comparison, start_s=start_s, pass_s=pass_s)
+        if not number:
+            return with_final(comparison, start_s=start_s, pass_s=pass_s)
+        comparison = without_failed(comparison, number)
+        return divided_again(comparison, start_s=start_s, pass_s=pass_s)
 
     def _final(
         self, launch: LiveLaunch, comparison: Comparison, arms: Sequence[Arm], number: int

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from ringside.compare.contenders import nothing_to_choose
 from ringside.compare.durations import expected_s
 from ringside.compare.experiment import keep, launched, run_launches
 from ringside.compare.hosts import links_between
@@ -49,8 +50,12 @@ def announcement(comparison: Comparison) -> list[str]:
     """What will be run, and how long that takes."""
     asked, placement = comparison.asked, comparison.placement
     arms = plural(len(comparison.arms_of(0)), "arm")
-    final = "no final" if asked.launches == 0 else "then the final between the fastest"
-    lines = [f"{arms}, screened once, {final}: {duration(asked.budget_s)}"]
+    if nothing_to_choose(comparison):
+        stages = "each started once, then the final of all of them"
+    else:
+        final = "no final" if asked.launches == 0 else "then the final between the fastest"
+        stages = f"screened once, {final}"
+    lines = [f"{arms}, {stages}: {duration(asked.budget_s)}"]
     if comparison.addresses and looks(tuple(comparison.addresses)) is None:
         lines.append("the load of the hosts cannot be watched: nobody knows what is disturbed")
     if not comparison.live and asked.launches != 0:

@@ -9,6 +9,7 @@ from ringside.report.sections.accuracy import accuracy_section
 from ringside.report.sections.asynchrony import asynchrony_section
 from ringside.report.sections.breakdown import Breakdowns, breakdown_section, breakdowns_of
 from ringside.report.sections.caveats import caveats, caveats_section
+from ringside.report.sections.choice import choice_section
 from ringside.report.sections.communication import communication_section
 from ringside.report.sections.definitions import definitions_section
 from ringside.report.sections.environment import environment_section
@@ -18,7 +19,7 @@ from ringside.report.sections.input import input_section
 from ringside.report.sections.noise import launches_line, noise_line, noise_section
 from ringside.report.sections.proof import Proof, proof_of, proof_section
 from ringside.report.sections.resources import arm_resources, resources_section
-from ringside.report.sections.safety import safety_section
+from ringside.report.sections.safety import drill_of, safety_section
 from ringside.report.sections.speed import results_section, scaling_section, steps_section
 from ringside.report.sections.tables import runs_table
 from ringside.report.sections.tuning import tuning_section
@@ -62,8 +63,10 @@ def view_of(comparison: Comparison, folder: Path | None = None, *, digest: str =
     breakdown = breakdowns_of(comparison, summary)
     noise, headline = noise_section(comparison, summary), headline_of(comparison, summary)
     first = headline.sentence if headline else "No comparable arm has a throughput."
+    drill = drill_of(folder)
     sections = (  # in the order in which a reader asks
         verdicts_section(summary, first),
+        *choice_section(comparison, summary, headline, drill),
         *caveats_section(careful),
         proof_section(comparison, summary, proof),
         results_section(summary),
@@ -77,7 +80,7 @@ def view_of(comparison: Comparison, folder: Path | None = None, *, digest: str =
         noise,
         tuning_section(comparison, summary),
         resources_section(arm_resources(summary)),
-        *safety_section(folder),
+        *safety_section(drill),
         *_not_run_section(comparison),
         *failures_section(comparison, folder),
         environment_section(comparison, digest or digest_of(comparison.to_json().encode())),

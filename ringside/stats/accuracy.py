@@ -62,12 +62,14 @@ def accuracy_of(comparison: Comparison) -> tuple[ArmAccuracy, ...]:
     counts = launches_of(comparison).has
     runs = [run for run in comparison.runs if counts(run)]
     runs = [run for run in runs if time_to_target_s(run).reason != TOO_SHORT]
-    arms = [arm.label for arm in comparison.arms if not arm.for_breakdown]
-    starts = {
-        label: alone_start_s([run for run in comparison.runs if run.arm == label]) for label in arms
-    }
     return tuple(
-        _row(label, [run for run in runs if run.arm == label], starts[label]) for label in arms
+        _row(
+            arm.label,
+            [run for run in runs if run.arm == arm.label],
+            alone_start_s(arm, comparison.runs),
+        )
+        for arm in comparison.arms
+        if not arm.for_breakdown
     )
 
 

@@ -9,7 +9,7 @@ from ringside.stats.answers import holm
 from ringside.stats.figure import Figure, geometric_mean_with_interval
 from ringside.stats.final import CHANCE, final_pairs, turned
 from ringside.stats.rounds import launches_of, why_untrusted
-from ringside.stats.screening import ratio_once
+from ringside.stats.screening import once, ratio_once
 from ringside.stats.step_times import chief_of
 from ringside.stats.summary import Summary, samples_of
 from ringside_core.specs import Arm, Comparison, Run
@@ -64,7 +64,7 @@ def input_study(comparison: Comparison, summary: Summary) -> InputStudy | None:
             continue
         names = frozenset((arm.label, base.label))
         pair = next((one for one in summary.pairs if one.names == names), pairs.get(names))
-        pair = pair or ratio_once(samples, arm.label, base.label)
+        pair = pair or ratio_once(once(samples, launches.first), arm.label, base.label)
         ratio = (pair if pair.first == arm.label else turned(pair)).ratio
         if why_not:
             ratio = Figure(None, why_not)

@@ -19,12 +19,15 @@ class Launches:
     """The launches that figures are computed from.
 
     Attributes:
+        first: number of the one in which every arm was timed: 0 is the screening, and 1 the first
+            launch of a final for which nothing was to be chosen.
         final: numbers of those of the final that count, rising: every finalist completed in them.
         finalists: labels of the arms whose figures come from these; empty: there is none yet.
         disturbed: why a launch was disturbed: its worst run, and how many more runs were.
         left_out: the disturbed ones that do not count.
     """
 
+    first: int
     final: tuple[int, ...]
     finalists: frozenset[str]
     disturbed: Mapping[int, str]
@@ -34,9 +37,9 @@ class Launches:
         """Whether the figures of its arm are computed from this run.
 
         An arm of the final has those of the final, and no other: the screening has chosen it for
-        its figures there. Any other arm has the screening's.
+        its figures there. Any other arm has those of the first launch.
         """
-        return run.round in self.final if run.arm in self.finalists else run.round == 0
+        return run.round in self.final if run.arm in self.finalists else run.round == self.first
 
 
 def disturbance(run: Run) -> str:
@@ -133,7 +136,10 @@ def launches_of(comparison: Comparison) -> Launches:
     quiet = [number for number in whole if number not in disturbed]
     left_out = set(disturbed) - {0} if len(quiet) >= LEAST_LAUNCHES else set()
     final = tuple(quiet if left_out else whole)
-    return Launches(final, frozenset(finalists if final else ()), disturbed, frozenset(left_out))
+    first = 0 if any(not run.round and run.outcome.completed for run in comparison.runs) else 1
+    return Launches(
+        first, final, frozenset(finalists if final else ()), disturbed, frozenset(left_out)
+    )
 
 
 def _disturbed(comparison: Comparison) -> dict[int, str]:

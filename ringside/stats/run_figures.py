@@ -18,7 +18,7 @@ from ringside.stats.step_times import (
     together_s,
     why_untimed,
 )
-from ringside_core.specs import Run, RunRecord
+from ringside_core.specs import Arm, Run, RunRecord
 
 NOT_RECORDED = "a process did not record it"
 NOT_REACHED = "not reached"
@@ -155,16 +155,15 @@ def startup_s(run: Run) -> Figure:
     return Figure(None, why_not) if why_not else Figure(max(values))
 
 
-def alone_start_s(runs: Sequence[Run]) -> float | None:
+def alone_start_s(arm: Arm, runs: Sequence[Run]) -> float | None:
     """The start of an arm alone, s: in live launches all start at once. None: they were not live.
 
     Args:
-        runs: of one arm.
+        arm: or a twin, whose start is that of the arm that it is again.
+        runs: of the comparison.
     """
-    if alone := next((run.alone_start_s for run in runs if run.alone_start_s), None):
-        return alone
-    screened = (run for run in runs if run.blocks and not run.round and run.outcome.completed)
-    return next((startup_s(run).value for run in screened), None)
+    own = (run for run in runs if run.arm == (arm.twin_of or arm.label))
+    return next((run.alone_start_s for run in own if run.alone_start_s), None)
 
 
 def target_from_alone_s(run: Run, start_s: float | None) -> Figure:

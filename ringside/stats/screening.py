@@ -14,8 +14,10 @@ from scipy import stats
 
 from ringside.stats.breakdown_arms import breakdown_arms
 from ringside.stats.figure import CONFIDENCE, Figure, too_few
-from ringside.stats.final import LEAST_PASSES, Pair, Samples, middle, turned
+from ringside.stats.final import LEAST_PASSES, Pair, Sample, Samples, middle, turned
 from ringside_core.specs import Arm, Comparison
+
+Once = Mapping[str, Sample]  # one launch, by label of the arm
 
 MOST_CONTENDERS = 2  # of a family
 # Two runs that were not live may differ by so much by chance: seconds of a shared machine.
@@ -25,7 +27,12 @@ ALONE = 0.10
 LEAST_SCATTER = 0.025
 
 
-def ratio_once(samples: Samples, first: str, second: str) -> Pair:
+def once(samples: Samples, number: int) -> Once:
+    """The arms that were timed in a launch."""
+    return {label: of_arm[number] for label, of_arm in samples.items() if number in of_arm}
+
+
+def ratio_once(samples: Once, first: str, second: str) -> Pair:
     """Two arms by the screening alone: a ratio without an interval. The faster one comes first."""
     found = _difference(samples, first, second)
     if found is None:
@@ -34,7 +41,7 @@ def ratio_once(samples: Samples, first: str, second: str) -> Pair:
     return turned(pair) if found[0] < 0 else pair
 
 
-def contenders(arms: Sequence[Arm], rates: Mapping[str, float], samples: Samples) -> list[Arm]:
+def contenders(arms: Sequence[Arm], samples: Once) -> list[Arm]:
     """Who may decide the largest size, fastest first: in each family two at most.
 
     In each family that distributes, that is the fastest arm and the next one if the passes of the
@@ -42,10 +49,9 @@ def contenders(arms: Sequence[Arm], rates: Mapping[str, float], samples: Samples
 
     Args:
         arms: that may be ranked.
-        rates: examples/s of the screening, by label.
         samples: of the screening.
     """
-    families = _families(arms, rates)
+    families = _families(arms, samples)
     found: list[Arm] = []
     for ranked in families.values():
         best, *rest = ranked
@@ -53,22 +59,22 @@ def contenders(arms: Sequence[Arm], rates: Mapping[str, float], samples: Samples
         if len(families) == 1:
             near = rest
         found += [best, *near[: MOST_CONTENDERS - 1]]
-    return sorted(found, key=lambda arm: -rates[arm.label])
+    return sorted(found, key=lambda arm: -samples[arm.label].value)
 
 
 def next_in_line(
-    failed: Arm, arms: Sequence[Arm], rates: Mapping[str, float], taken: Collection[str]
+    failed: Arm, arms: Sequence[Arm], samples: Once, taken: Collection[str]
 ) -> Arm | None:
     """The fastest arm of the same family and size that is not in the final yet; None: none is left.
 
     Args:
         failed: in the final.
         arms: that may be ranked.
-        rates: examples/s of the screening, by label.
+        samples: of the screening.
         taken: labels of those that are, or were, in the final.
     """
     same_size = _families(
-        [arm for arm in arms if arm.replicas == failed.replicas and arm.label not in taken], rates
+        [arm for arm in arms if arm.replicas == failed.replicas and arm.label not in taken], samples
     )
     return next(iter(same_size.get(failed.capabilities.family, ())), None)
 
@@ -86,13 +92,27 @@ def finalists(comparison: Comparison, chosen: Sequence[Arm]) -> tuple[str, ...]:
     return tuple(arm.label for arm in comparison.arms if arm.label in labels)
 
 
-def scatter(samples: Samples, chosen: Sequence[Arm]) -> float:
+def all_finalists(comparison: Comparison, able: Sequence[Arm], lost: Collection[str]) -> bool:
+    """Whether every arm takes part in the final, however fast it is: nothing is to be chosen.
+
+    Args:
+        comparison: before its first launch.
+        able: arms that may be ranked.
+        lost: labels of those that could not start.
+    """
+    ready = [arm for arm in able if arm.label not in lost]
+    # Far apart, so that none comes in only for being near another one.
+    sure = contenders(ready, {arm.label: Sample(2.0**k) for k, arm in enumerate(ready)})
+    return {arm.label for arm in comparison.arms} <= {*finalists(comparison, sure), *lost}
+
+
+def scatter(samples: Once, chosen: Sequence[Arm]) -> float:
     """Standard deviation of the log ratio of two contenders from pass to pass; the noisiest pair.
 
     Of runs that were not live: from run to run, about.
     """
     found = [ALONE / 2]
-    if any(samples[arm.label][0].blocks for arm in chosen if 0 in samples[arm.label]):
+    if any(samples[arm.label].blocks for arm in chosen if arm.label in samples):
         found = [LEAST_SCATTER]
     for first, second in itertools.combinations(chosen, 2):
         logs = _logs(samples, first.label, second.label)
@@ -101,7 +121,7 @@ def scatter(samples: Samples, chosen: Sequence[Arm]) -> float:
     return max(found)
 
 
-def differ(samples: Samples, first: str, second: str) -> bool:
+def differ(samples: Once, first: str, second: str) -> bool:
     """Whether the 95 % interval of a pair's passes in the screening leaves out 1."""
     found = _difference(samples, first, second)
     if found is None:
@@ -114,24 +134,24 @@ def differ(samples: Samples, first: str, second: str) -> bool:
     return abs(difference) > float(quantile) * error
 
 
-def _families(arms: Sequence[Arm], rates: Mapping[str, float]) -> dict[str, list[Arm]]:
+def _families(arms: Sequence[Arm], samples: Once) -> dict[str, list[Arm]]:
     """The arms of the largest size that distribute and were timed, fastest first, by family."""
     timed = [
         arm
         for arm in arms
-        if arm.label in rates
+        if arm.label in samples
         and arm.capabilities.family != "none"
         and not (arm.twin_of or arm.for_breakdown)
     ]
     size = max((arm.replicas for arm in timed), default=0)
     found: dict[str, list[Arm]] = {}
-    for arm in sorted(timed, key=lambda arm: -rates[arm.label]):
+    for arm in sorted(timed, key=lambda arm: -samples[arm.label].value):
         if arm.replicas == size:
             found.setdefault(arm.capabilities.family, []).append(arm)
     return found
 
 
-def _difference(samples: Samples, first: str, second: str) -> tuple[float, float, int] | None:
+def _difference(samples: Once, first: str, second: str) -> tuple[float, float, int] | None:
     """log(first ÷ second), its standard error and the passes that it is of; None: no ratio."""
     if (logs := _logs(samples, first, second)) is None:
         return None
@@ -141,9 +161,9 @@ def _difference(samples: Samples, first: str, second: str) -> tuple[float, float
     return float(mean), math.sqrt(float(error2)), len(logs)
 
 
-def _logs(samples: Samples, first: str, second: str) -> NDArray[np.float64] | None:
-    """log(first ÷ second) of each pass of the screening; of a run that was not live of the run."""
-    here, there = samples.get(first, {}).get(0), samples.get(second, {}).get(0)
+def _logs(samples: Once, first: str, second: str) -> NDArray[np.float64] | None:
+    """log(first ÷ second) of each pass of the launch; of a run that was not live of the run."""
+    here, there = samples.get(first), samples.get(second)
     if here is None or there is None:
         return None
     if not (here.blocks or there.blocks):

@@ -25,7 +25,7 @@ from ringside.stats.run_figures import (
     target_from_alone_s,
     throughput_examples_s,
 )
-from ringside.stats.screening import ratio_once
+from ringside.stats.screening import once, ratio_once
 from ringside.stats.step_times import counted_blocks
 from ringside_core.specs import Arm, Certificate, Comparison, RefusalError, Run
 
@@ -174,8 +174,9 @@ def summarize(comparison: Comparison) -> Summary:
     own = [row.arm.label for row in ranked if row.comparable and not row.arm.twin_of]
     pairs = with_words(of_final, label, own)
     there = {pair.names for pair in pairs}
-    once = (names for names in itertools.combinations(own, 2) if frozenset(names) not in there)
-    pairs += [ratio_once(samples, *names) for names in once]
+    rest = (names for names in itertools.combinations(own, 2) if frozenset(names) not in there)
+    screened = once(samples, launches.first)
+    pairs += [ratio_once(screened, *names) for names in rest]
     by_names = {pair.names: pair for pair in pairs}
     twin = next((row.arm for row in ranked if row.arm.twin_of and row.arm.label in final), None)
     floor = by_names.get(frozenset((twin.label, twin.twin_of))) if twin else None
@@ -313,7 +314,7 @@ def _arm_row(
     """The row of an arm without what needs other arms."""
     own = [row for row in rows if row.arm == arm]
     completed = [row for row in own if row.run.outcome.completed]
-    start = alone_start_s([row.run for row in own])
+    start = alone_start_s(arm, [row.run for row in rows])
     counted = [
         {**row.figures, "time_to_target_s": target_from_alone_s(row.run, start)}
         for row in completed

@@ -138,11 +138,13 @@ class Asked(Noun):
             screening and without certificates.
         launches: of the final; None: as the budget is divided. 0: there is no final.
         all_arms: every arm takes part in the final.
+        price: of a host for an hour, in any currency; None: costs are not asked for.
     """
 
     budget_s: PositiveFloat = 255.0
     launches: NonNegativeInt | None = None
     all_arms: bool = False
+    price: PositiveFloat | None = None
 
 
 class Division(Noun):
@@ -332,13 +334,10 @@ class Comparison(Document):
         return self.shared.scaling
 
     def arms_of(self, number: int) -> tuple[Arm, ...]:
-        """The arms of a launch: of the final its finalists, of the screening all.
-
-        Where the first launch of the final does not go on from it, a twin has no use there.
-        """
+        """The arms of a launch: of the final its finalists, of the screening all but a twin."""
         if number:
             return tuple(arm for arm in self.arms if arm.label in self.finalists)
-        return tuple(arm for arm in self.arms if self.live or not arm.twin_of)
+        return tuple(arm for arm in self.arms if not arm.twin_of)
 
     @property
     def placement(self) -> Placement:

@@ -77,10 +77,32 @@ def test_the_final_has_launches_of_its_own(tmp_path: Path) -> None:
     assert {row.same_rows for row in summarize(comparison).runs} == {"yes"}
 
 
+def test_where_nothing_is_to_be_chosen_the_final_begins_at_once(tmp_path: Path) -> None:
+    """Its first launch divides the time of the others, and starts were timed before."""
+    flags = ("--backends", "mirrored", "--launches", "2", "--budget", "30s")
+    code, said = ended(compare(tmp_path, *flags))
+
+    assert code == 0, said
+    assert "2 arms, each started once, then the final of all of them" in said
+    comparison = results(tmp_path / FOLDER)
+    summary = summarize(comparison)
+    assert (summary.launches.first, summary.launches.final) == (1, (1, 2))
+    assert {(run.arm, run.round) for run in comparison.runs} == {
+        (label, number) for label in ("serial ×1", "mirrored ×2") for number in (1, 2)
+    }
+    alone = {run.arm: run.alone_start_s for run in comparison.runs if run.round == 1}
+    assert all(alone.values())
+    rows = {row.arm.label: row for row in summary.arms}
+    assert {label: row.spreads["startup_s"].value for label, row in rows.items()} == alone
+    assert comparison.division is not None
+    assert comparison.division.launches == 2
+    assert comparison.ended_because == "All 2 launches of the final were made."
+
+
 @pytest.mark.nightly
 def test_a_contender_that_dies_in_the_final(tmp_path: Path) -> None:
     """It leaves the final, and keeps its row of the screening."""
-    flags = ("--backends", "mirrored,horovod", "--launches", "1", "--budget", "90s")
+    flags = ("--backends", "one_device,mirrored,horovod", "--launches", "1", "--budget", "90s")
     process = compare(tmp_path, *flags)
     assert process.stdout is not None
     said = ""
@@ -96,11 +118,11 @@ def test_a_contender_that_dies_in_the_final(tmp_path: Path) -> None:
     comparison = results(tmp_path / FOLDER)
     assert comparison.notes == ("horovod ×2 failed in launch 1 of the final.",)
     assert {(run.arm, run.round, run.outcome.completed) for run in comparison.runs} == {
-        ("horovod ×2", 0, True),
+        *((label, 0, True) for label in ("one_device ×1", "horovod ×2")),
         ("horovod ×2", 1, False),
         *((label, number, True) for label in ("serial ×1", "mirrored ×2") for number in (0, 1)),
     }
-    assert "6 runs, 1 failed" in said
+    assert "7 runs, 1 failed" in said
     assert left_of(tmp_path / FOLDER) == []
 
 

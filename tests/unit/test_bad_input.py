@@ -107,7 +107,7 @@ def test_train_refuses_its_surroundings(
         (["compare", "--budget", "2"], "a time with its unit"),
         (["compare", "--launches", "-1"], "greater than or equal to 0"),
         (["compare", "--precision", "2%"], "'float32', 'float64'"),
-        (["compare", "--deadline", "inf"], "not a number of seconds"),
+        (["compare", "--deadline", "inf"], "not a finite number"),
         (["compare", "--backends", "serial:keras=3", "--keras", "3"], "must not be the same run"),
         (["compare", "--tuned", "--trials", "1"], "greater than or equal to 2"),
         (["compare", "--backends", "serial:servers=2"], "Settings of any arm:"),
@@ -130,7 +130,7 @@ def test_train_refuses_its_surroundings(
         (["allreduce", "--stacks", "nccl"], "There is no stack of that name"),
         (["allreduce", "--sizes", "4 kilobytes"], "B, KiB, MiB or GiB"),
         (["allreduce", "--replicas", "1"], "greater than or equal to 2"),
-        (["allreduce", "--seconds", "inf"], "not a number of seconds"),
+        (["allreduce", "--seconds", "inf"], "not a finite number"),
         # 4 arrays × 2 ranks × 1 EiB
         (["allreduce", "--sizes", "1073741824GiB"], "8,589,934,592 GiB needed"),
         (

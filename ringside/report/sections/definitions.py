@@ -9,7 +9,8 @@ n, is the launch, never the step. Runs that did not complete give no number; the
 
 screening, final, contenders: The screening starts each arm alone, which times its start, and then
 all at once. It chooses the contenders of the largest size: in each family the fastest arm, and the
-next if its passes do not tell the two apart. The final has several launches of the contenders and
+next if its passes do not tell the two apart. If every arm takes part in the final however fast it
+is, the screening only times starts. The final has several launches of the contenders and
 serial. Their numbers come from the final alone; those of other arms from the screening: "one
 launch", without an interval.
 

@@ -54,7 +54,8 @@ def _twice(summary: Summary) -> str:
 def launches_line(comparison: Comparison, summary: Summary) -> str:
     """How many launches count, why there were no more, and how much of the time was measured."""
     count, left_out = len(summary.launches.final), len(summary.launches.left_out)
-    text = f"The screening and {plural(count, 'launch')} of the final"
+    screening = "" if summary.launches.first else "The screening and "
+    text = f"{screening}{plural(count, 'launch')} of the final"
     if left_out:
         text += f", {left_out} left out as disturbed"
     text += f". {comparison.ended_because or 'It was interrupted and can be continued.'}"

@@ -9,15 +9,21 @@ from ringside.report.blocks import Block, Cell, Column, Heading, Section, Table,
 from ringside_core.text import plural
 
 
-def safety_section(folder: Path | None) -> Iterator[Section]:
-    """The tables of a drill; nothing where there was none.
+def drill_of(folder: Path | None) -> Drill | None:
+    """The drill that was made beside a comparison; None: there was none.
 
     Raises:
         RefusalError: a drill.json that cannot be read.
     """
     if folder is None or not (folder / RESULT).exists():
+        return None
+    return Drill.from_json((folder / RESULT).read_text(encoding="utf-8"), origin=RESULT)
+
+
+def safety_section(drill: Drill | None) -> Iterator[Section]:
+    """The tables of a drill; nothing where there was none."""
+    if drill is None:
         return
-    drill = Drill.from_json((folder / RESULT).read_text(encoding="utf-8"), origin=RESULT)
     made = [cell for cell in drill.cells if not cell.obstacle]
     lost = [cell for cell in made if not cell.lost_nothing(drill.tolerance)]
     told = "no run was fed other rows, or ended with other weights where one result is right."

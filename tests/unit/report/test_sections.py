@@ -35,8 +35,8 @@ def test_noise_floor_is_the_same_arm_twice() -> None:
     section = noise_section(bare(), summary)
 
     assert section.answer == (
-        "serial against itself: 1.00× [0.95, 1.05]. The screening and 3 launches of the final. "
-        "All 3 launches were made."
+        "serial against itself: 1.00× [0.95, 1.05]. 3 launches of the final. All 3 launches were "
+        "made."
     )
     assert section.sure
 

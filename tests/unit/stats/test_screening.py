@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 
-from ringside.stats.final import Sample, Samples
+from ringside.stats.final import Sample
 from ringside.stats.screening import (
     LEAST_SCATTER,
+    Once,
+    all_finalists,
     contenders,
     differ,
     finalists,
@@ -22,13 +24,11 @@ ARMS = (SERIAL, ONE, OTHER, THIRD, HOROVOD, SMALL)
 RATES = {ONE: 100.0, OTHER: 101.0, THIRD: 102.0, HOROVOD: 60.0, SMALL: 200.0, SERIAL: 50.0}
 
 
-def samples_of(noise: float, rates: dict[Arm, float] | None = None) -> Samples:
+def samples_of(noise: float, rates: dict[Arm, float] | None = None) -> Once:
     """The screening of these arms, five passes; the logs of blocks scatter by so much."""
     random = np.random.default_rng(1)
     return {
-        arm.label: {
-            0: Sample(rate, dict(enumerate((rate * random.lognormal(0, noise, 5)).tolist())))
-        }
+        arm.label: Sample(rate, dict(enumerate((rate * random.lognormal(0, noise, 5)).tolist())))
         for arm, rate in (rates or RATES).items()
     }
 
@@ -36,8 +36,7 @@ def samples_of(noise: float, rates: dict[Arm, float] | None = None) -> Samples:
 def chosen(noise: float, rates: dict[Arm, float] | None = None) -> list[str]:
     """Labels of the contenders."""
     made = rates or RATES
-    by_label = {arm.label: rate for arm, rate in made.items()}
-    return [arm.label for arm in contenders(list(made), by_label, samples_of(noise, made))]
+    return [arm.label for arm in contenders(list(made), samples_of(noise, made))]
 
 
 def test_contenders_are_the_fastest_of_each_family_and_who_is_near() -> None:
@@ -60,8 +59,8 @@ def test_a_family_alone_sends_its_two_fastest() -> None:
 
 def test_runs_that_were_not_live_are_near_within_ten_per_cent() -> None:
     """A single run says no more."""
-    alone = {arm.label: {0: Sample(rate)} for arm, rate in RATES.items()}
-    far = {**alone, ONE.label: {0: Sample(90.0)}}
+    alone = {arm.label: Sample(rate) for arm, rate in RATES.items()}
+    far = {**alone, ONE.label: Sample(90.0)}
 
     assert not differ(alone, ONE.label, THIRD.label)
     assert differ(far, ONE.label, THIRD.label)
@@ -70,11 +69,11 @@ def test_runs_that_were_not_live_are_near_within_ten_per_cent() -> None:
 
 def test_the_next_one_is_of_the_same_family_and_size() -> None:
     """The fastest that was not in the final yet; of Horovod none is left."""
-    by_label = {arm.label: rate for arm, rate in RATES.items()}
+    timed = {arm.label: Sample(rate) for arm, rate in RATES.items()}
     taken = {THIRD.label, OTHER.label, HOROVOD.label}
 
-    assert next_in_line(THIRD, ARMS, by_label, taken) == ONE
-    assert next_in_line(HOROVOD, ARMS, by_label, taken) is None
+    assert next_in_line(THIRD, ARMS, timed, taken) == ONE
+    assert next_in_line(HOROVOD, ARMS, timed, taken) is None
 
 
 def test_the_final_has_serial_its_twin_and_what_breaks_contenders_down() -> None:
@@ -99,17 +98,39 @@ def test_the_final_has_serial_its_twin_and_what_breaks_contenders_down() -> None
     assert finalists(everyone, [ONE]) == tuple(arm.label for arm in comparison.arms)
 
 
+@pytest.mark.parametrize(
+    ("arms", "lost", "all_of_them"),
+    [
+        ([SERIAL, ONE, HOROVOD], [], True),
+        ([SERIAL, ONE, OTHER], [], True),  # a family alone sends two
+        ([SERIAL, ONE, OTHER, HOROVOD], [], False),  # one of two is left out if it is far behind
+        ([SERIAL, ONE, OTHER, HOROVOD], [OTHER], True),
+        ([SERIAL, ONE, HOROVOD, SMALL], [], False),  # a row of the screening alone
+    ],
+)
+def test_where_no_speed_can_change_the_final(
+    arms: list[Arm], lost: list[Arm], all_of_them: bool
+) -> None:
+    """Then nothing is to be chosen; but an arm that may not be ranked is in no final."""
+    comparison, labels = comparison_of(arms, []), [arm.label for arm in lost]
+
+    assert all_finalists(comparison, arms, labels) is all_of_them
+    assert not all_finalists(comparison, [arm for arm in arms if arm != arms[-1]], [])
+    every = comparison.replace(asked=Asked(all_arms=True))
+    assert all_finalists(every, arms, labels)
+
+
 def test_scatter_is_that_of_the_noisiest_pair() -> None:
     """From pass to pass: √2 times that of the blocks of an arm; of one run alone, 5 %."""
     random = np.random.default_rng(3)
     blocks = {
-        arm.label: {0: Sample(1.0, dict(enumerate(random.lognormal(0, noise, 400).tolist())))}
+        arm.label: Sample(1.0, dict(enumerate(random.lognormal(0, noise, 400).tolist())))
         for arm, noise in ((ONE, 0.02), (HOROVOD, 0.10), (OTHER, 0.02))
     }
 
     assert scatter(blocks, [ONE, HOROVOD, OTHER]) == pytest.approx(0.10, rel=0.2)
-    assert scatter({ONE.label: {0: Sample(1.0)}}, [ONE]) == pytest.approx(0.05)
-    same = {arm.label: {0: Sample(1.0, dict.fromkeys(range(5), 1.0))} for arm in (ONE, HOROVOD)}
+    assert scatter({ONE.label: Sample(1.0)}, [ONE]) == pytest.approx(0.05)
+    same = {arm.label: Sample(1.0, dict.fromkeys(range(5), 1.0)) for arm in (ONE, HOROVOD)}
     assert scatter(same, [ONE, HOROVOD]) == LEAST_SCATTER  # five passes may be near by chance
 
 
@@ -121,7 +142,7 @@ def test_a_ratio_of_one_launch_has_no_interval() -> None:
 
     assert (found.first, found.ratio.reason, found.ratio.n) == ("horovod ×2", "one launch", 1)
     assert found.ratio.value == pytest.approx(1.2, rel=0.01)
-    few = {**steady, "serial": {0: Sample(1.0, {0: 1.0, 1: 1.0})}}
+    few = {**steady, "serial": Sample(1.0, {0: 1.0, 1: 1.0})}
     assert ratio_once(few, "serial", HOROVOD.label).ratio.value is None
 
 
