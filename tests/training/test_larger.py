@@ -15,8 +15,9 @@ pytestmark = pytest.mark.timeout(WITHIN_S + 60)
 
 
 def run(file: str, *options: str) -> subprocess.CompletedProcess[str]:
-    """One program to its end, within a time."""
-    command = [sys.executable, str(LARGER / file), *options]
+    """One program to its end, within a time; that of Horovod as four ranks."""
+    ranks = ("mpirun", "-np", "4", "--oversubscribe") if file == "process_sets.py" else ()
+    command = [*ranks, sys.executable, str(LARGER / file), *options]
     environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"}
     return subprocess.run(
         command, capture_output=True, text=True, timeout=WITHIN_S, env=environment, check=False
@@ -30,6 +31,7 @@ def run(file: str, *options: str) -> subprocess.CompletedProcess[str]:
         nightly("dtensor_mesh.py", ()),
         nightly("dtensor_mesh.py", ("--processes", "2")),
         nightly("servers.py", ()),
+        *(nightly("process_sets.py", ("--parts", parts)) for parts in "124"),
     ],
     ids=lambda value: value if isinstance(value, str) else " ".join(value) or None,
 )
@@ -57,13 +59,14 @@ def test_a_table_that_does_not_fit_one_server_is_refused_there() -> None:
         ("two_devices.py", ("--micro-batches", "5"), "micro-batches divide the batch"),
         nightly("dtensor_mesh.py", ("--mesh", "3x2"), "data divides the batch"),
         nightly("servers.py", ("--shard-bytes", "100"), "at least one row"),
+        nightly("process_sets.py", ("--parts", "3"), "parts divide the ranks"),
     ],
 )
 def test_bad_input_is_one_line(file: str, options: tuple[str, ...], rule: str) -> None:
     """The rule, what came, and what would fit."""
     ended = run(file, *options)
 
-    (line,) = [one for one in ended.stderr.splitlines() if "error: " in one]
+    (line,) = {one for one in ended.stderr.splitlines() if ".py: error: " in one}
     assert ended.returncode == 2, ended.stderr
     assert rule in line
     assert options[1] in line
