@@ -5,6 +5,7 @@ Only the named command's module is imported, so `ringside --help` answers at onc
 
 import contextlib
 import importlib
+import os
 import signal
 import sys
 from pathlib import Path
@@ -41,6 +42,7 @@ COMMON = {
     *("changes", "dry_run"),
 }
 MANY = 15
+TYPED = ("COMP_WORDS", "_TYPER_COMPLETE_ARGS")  # of bash; of zsh and fish
 
 
 class Command(TyperCommand):
@@ -67,13 +69,15 @@ def build_app(arguments: list[str]) -> typer.Typer:
     app = typer.Typer(
         name="ringside",
         help="Horovod and tf.distribute, side by side: same model, same data, measured.",
-        add_completion=False,
         no_args_is_help=True,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
     )
+    # A shell that completes a line hands it over in the environment.
+    typed = [*arguments, *(os.environ.get(name, "") for name in TYPED)]
+    named = {word for text in typed for word in text.split()}
     for name, summary in COMMANDS.items():
-        if name not in arguments:
+        if name not in named:
             app.command(name, help=summary)(_not_loaded)
             continue
         _check_search_path()

@@ -125,6 +125,10 @@ def test_train_refuses_its_surroundings(
             "started by local",
         ),
         (["verify", "--steps", "2"], "--steps"),
+        (["compare", "--price", "nan"], "not a finite number"),
+        (["compare", "--price", "-2"], "price"),
+        (["report", "here", "there", "--price", "2"], "--price is for one comparison"),
+        (["doctor", "--hostfile", TWO], "Add --run"),
         (["verify", "--backends", "mirored"], "mirrored"),
         (["verify", "--workload", "digit"], "digits"),
         (["allreduce", "--stacks", "nccl"], "There is no stack of that name"),
@@ -263,3 +267,27 @@ def test_help_is_readable(
             assert said.partition("--faults ")[2].split()[0] in FAULTS
         common = said.partition("\nOptions:\n")[2].partition("\nMore options:\n")[0]
         assert 1 <= len(re.findall("^  -", common, re.MULTILINE)) <= 15
+
+
+@pytest.mark.parametrize(
+    ("shell", "line", "offered"),
+    [
+        ("bash", {"COMP_WORDS": "ringside compare --bud", "COMP_CWORD": "2"}, "--budget"),
+        ("bash", {"COMP_WORDS": "ringside comp", "COMP_CWORD": "1"}, "compare"),
+        ("zsh", {"_TYPER_COMPLETE_ARGS": "ringside verify --expl"}, "--explain"),
+    ],
+)
+def test_a_shell_completes(
+    shell: str,
+    line: dict[str, str],
+    offered: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Commands, and the options of the one that is being typed."""
+    for name, value in {"_RINGSIDE_COMPLETE": f"complete_{shell}", **line}.items():
+        monkeypatch.setenv(name, value)
+
+    assert ringside.cli.main.run([]) == 0
+
+    assert offered in capsys.readouterr().out
