@@ -20,7 +20,7 @@ made_here = $(if $(filter $(CURDIR),$(shell head -n 1 $(1) 2>/dev/null)),,remake
 SET_UP_BY := scripts/setup scripts/horovod.lock scripts/horovod.cmake scripts/check_horovod.py \
 		scripts/configure_mpi.py
 
-.PHONY: help setup compare tax estimator test test-all test-fast check lock clean remake
+.PHONY: help setup compare tax estimator site test test-all test-fast check lock clean remake
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
@@ -57,7 +57,10 @@ test-all: $(READY) ## every test, also those marked nightly
 test-fast: $(READY) ## tests without TensorFlow and long simulations, in a minute
 	@pytest -n 2 -m "not slow and not nightly" $(ARGS) tests/unit
 
-check: $(READY) ## format, lint, types, who imports whom, links, words
+site: $(READY) ## the pages of docs/ as a site: build/site/index.html, to be read without a network
+	@NO_MKDOCS_2_WARNING=1 mkdocs build --quiet --site-dir build/site
+
+check: $(READY) site ## format, lint, types, who imports whom, links, words; builds the site
 	@ruff format --check .
 	@ruff check .
 	@mypy

@@ -25,7 +25,7 @@ from launch.task import (
     run_launched,
     run_process,
 )
-from ringside.verify.trial_request import TRIAL
+from ringside.certificates.trial_request import TRIAL
 from ringside_core.specs import (
     AUTO,
     RecordInProgress,
@@ -53,7 +53,7 @@ def _train(
 
         trial = None
         if verifies:
-            from ringside.verify.trial import trial_of
+            from ringside.certificates.trial import trial_of
 
             trial = trial_of(record, run_dir)
         run_whole(record, backend, surroundings, run_dir, reporter, trial)

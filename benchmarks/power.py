@@ -34,17 +34,17 @@ from rich.console import Console
 from benchmarks.starting import start
 from launch import Plan, make_plan
 from launch.flags import spec_from_flags
-from ringside.compare.arms import parse_arms
-from ringside.compare.experiment import Executor, PlanOf, launched, run_arm, run_launches
-from ringside.compare.progress import ComparisonProgress, Observer
+from ringside.certificates import store
+from ringside.certificates.certify_arms import certify_arms
+from ringside.certificates.subject import Subject
+from ringside.comparison.arms import parse_arms
+from ringside.comparison.experiment import Executor, PlanOf, launched, run_arm, run_launches
+from ringside.comparison.progress import ComparisonProgress, Observer
 from ringside.stats.contest import MOST_SAME
 from ringside.stats.division import measured_share
 from ringside.stats.figure import Figure
 from ringside.stats.run_figures import throughput_examples_s
 from ringside.stats.summary import summarize
-from ringside.verify import store
-from ringside.verify.certify_arms import certify_arms
-from ringside.verify.subject import Subject
 from ringside_core.readings.machine import machine_facts
 from ringside_core.specs import (
     Arm,

@@ -18,7 +18,7 @@ import typer
 
 from benchmarks.starting import start
 from ringside.cli.common import new_folder
-from ringside.compare.arms import parse_arms
+from ringside.comparison.arms import parse_arms
 from ringside.predict.prediction import predict, stack_inputs
 from ringside.report.source import read_comparison
 from ringside_core.specs import Communication, Comparison, write_whole

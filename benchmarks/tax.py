@@ -42,8 +42,8 @@ from launch.site import Site
 from launch.turns import Turns
 from launch.watch import WAITING, Progress
 from ringside.cli.common import new_folder
-from ringside.compare.arms import cores_here, parse_arms
-from ringside.compare.live import QUIET
+from ringside.comparison.arms import cores_here, parse_arms
+from ringside.comparison.live import QUIET
 from ringside.stats.figure import Figure, geometric_mean_with_interval
 from ringside_core.memory import KEPT
 from ringside_core.readings.machine import machine_facts

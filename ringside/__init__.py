@@ -1,6 +1,6 @@
 """What a user's own file imports: `from ringside import Workload, tf`, or `import ringside`.
 
-Nothing is imported until it is used, because all of it brings TensorFlow:
+Nothing is imported until it is used, because most of it brings TensorFlow:
 
 - `scope`, `fit`, `is_chief`: what a training script calls (examples/script.py).
 - `shard`: where each process shall read its part of the data only.
@@ -12,6 +12,9 @@ Nothing is imported until it is used, because all of it brings TensorFlow:
 - `tf`: the TensorFlow, with the Keras, under which every backend works.
 
 examples/own_model.py shows a whole workload.
+
+- `compare`, `verify`: these commands, with their results as objects; `load`: those of a folder
+  (examples/results.ipynb). None of them brings TensorFlow.
 """
 
 import ast
@@ -22,24 +25,42 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ringside.results import compare, load, verify
     from ringside.script import fit, is_chief, scope, shard
     from ringside_core.keras import tf
     from ringside_core.workloads.step import step
     from ringside_core.workloads.workload import QualityTarget, Workload
     from trainers.rows import gather
 
-__all__ = ["QualityTarget", "Workload", "fit", "gather", "is_chief", "scope", "shard", "step", "tf"]
+__all__ = [
+    "QualityTarget",
+    "Workload",
+    "compare",
+    "fit",
+    "gather",
+    "is_chief",
+    "load",
+    "scope",
+    "shard",
+    "step",
+    "tf",
+    "verify",
+]
 
+_RESULTS = "ringside.results"
 _HOMES = {
     "QualityTarget": "ringside_core.workloads.workload",
     "Workload": "ringside_core.workloads.workload",
+    "compare": _RESULTS,
     "fit": "ringside.script",
     "gather": "trainers.rows",
     "is_chief": "ringside.script",
+    "load": _RESULTS,
     "scope": "ringside.script",
     "shard": "ringside.script",
     "step": "ringside_core.workloads.step",
     "tf": "ringside_core.keras",
+    "verify": _RESULTS,
 }
 
 
@@ -72,7 +93,7 @@ def __getattr__(name: str) -> Any:
     """Import a name when it is first used (PEP 562)."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if "tensorflow" not in sys.modules:
+    if "tensorflow" not in sys.modules and _HOMES[name] != _RESULTS:
         keras_version = importlib.import_module("ringside_core.specs.keras_version")
         keras_version.use_version_of_main()
     return getattr(importlib.import_module(_HOMES[name]), name)

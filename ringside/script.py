@@ -277,7 +277,7 @@ def run_whole(
         surroundings: where this process stands in the run.
         run_dir: folder of the run.
         reporter: hears each phase and update.
-        trial: trains instead of the fits (`ringside.verify.trial`).
+        trial: trains instead of the fits (`ringside.certificates.trial`).
     """
     global _session
     spec = record.spec

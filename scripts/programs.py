@@ -22,9 +22,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from ringside.certificates.store import changed_since  # noqa: E402
 from ringside.cli.stopping import ending_on_signals  # noqa: E402
 from ringside.report.sections.proof import checks_of, deviation_cell  # noqa: E402
-from ringside.verify.store import changed_since  # noqa: E402
 from ringside_core.specs import Certificate, write_whole  # noqa: E402
 
 KEPT = ROOT / "runs" / "programs"

@@ -184,7 +184,7 @@ def import_all() -> None:
     import typer
     from tensorflow.python.eager import context
 
-    from ringside.verify import trial
+    from ringside.certificates import trial
     from ringside_core.keras import tf
     from trainers import process
 

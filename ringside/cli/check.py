@@ -10,10 +10,10 @@ import typer
 from rich.console import Console
 
 from launch.flags import spec_flags, with_flags
-from ringside.compare.choose import choose_arms
-from ringside.verify.certify import certify
-from ringside.verify.subject import Subject
-from ringside.verify.trial_request import FEWEST_UPDATES
+from ringside.certificates.certify import certify
+from ringside.certificates.subject import Subject
+from ringside.certificates.trial_request import FEWEST_UPDATES
+from ringside.comparison.choose import choose_arms
 from ringside_core.specs import Certificate, RunSpec, Shared
 from ringside_core.text import plural
 from ringside_core.workloads.registry import asked_fit, fit_number, script_words

@@ -25,12 +25,12 @@ from ringside.cli.common import (
     placement_from,
 )
 from ringside.cli.stopping import telling
-from ringside.compare.arms import twin
-from ringside.compare.budget import asked_for
-from ringside.compare.choose import begin, choose_arms, on_hosts
-from ringside.compare.experiment import RESULTS
-from ringside.compare.resume import look_again, reopened
-from ringside.compare.stages import go_on
+from ringside.comparison.arms import twin
+from ringside.comparison.budget import asked_for
+from ringside.comparison.choose import begin, choose_arms, on_hosts
+from ringside.comparison.experiment import RESULTS
+from ringside.comparison.resume import look_again, reopened
+from ringside.comparison.stages import go_on
 from ringside.report.earlier import with_earlier, without_note
 from ringside.stats.summary import summarize
 from ringside_core.specs import Comparison, Placement, RefusalError, RunSpec, Scaling, Shared

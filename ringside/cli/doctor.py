@@ -11,9 +11,9 @@ from rich.table import Table
 
 from launch.flags import with_flags
 from ringside.cli.common import placement_from
-from ringside.compare.arms import default_backends, parse_arms
-from ringside.compare.available_arms import ask
-from ringside.compare.checkup import clock, hosts, limits, ports, steps
+from ringside.comparison.arms import default_backends, parse_arms
+from ringside.comparison.available_arms import ask
+from ringside.comparison.checkup import clock, hosts, limits, ports, steps
 from ringside.lab.lab import left_behind
 from ringside_core.readings.machine import machine_facts
 from ringside_core.specs import Placement, RefusalError

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from launch import LauncherName
 from launch.flags import spec_flags, with_flags
+from ringside.certificates.subject import Subject
 from ringside.cli.common import (
     BackendNames,
     Deadline,
@@ -23,8 +24,8 @@ from ringside.cli.common import (
     placement_from,
 )
 from ringside.cli.report import report_again
-from ringside.compare.choose import able_here, choose_arms, startable
-from ringside.compare.hosts import all_slots
+from ringside.comparison.choose import able_here, choose_arms, startable
+from ringside.comparison.hosts import all_slots
 from ringside.drill.cells import RESULT, Drill
 from ringside.drill.drill import drill
 from ringside.drill.faults import FAULTS
@@ -34,7 +35,6 @@ from ringside.report.markdown import rendered_block
 from ringside.report.sections.safety import arm_tables
 from ringside.report.source import read_results
 from ringside.report.terminal import rich_table
-from ringside.verify.subject import Subject
 from ringside_core.specs import REFERENCE, Placement, RefusalError, RunSpec, Shared, write_whole
 
 PAGE = "drill.md"

@@ -14,11 +14,11 @@ from rich.console import Console
 from launch.flags import spec_flags, with_flags
 from ringside.cli.common import FolderName, OutputFolder, default_name, new_folder, only_one
 from ringside.cli.stopping import telling
-from ringside.compare.arms import with_changes
-from ringside.compare.budget import parse_duration
-from ringside.compare.choose import begin, choose_arms
-from ringside.compare.experiment import keep
-from ringside.compare.stages import go_on
+from ringside.comparison.arms import with_changes
+from ringside.comparison.budget import parse_duration
+from ringside.comparison.choose import begin, choose_arms
+from ringside.comparison.experiment import keep
+from ringside.comparison.stages import go_on
 from ringside.stats.inputs import input_study
 from ringside.stats.summary import summarize
 from ringside_core.specs import Arm, Asked, Comparison, RefusalError, RunSpec, Shared

@@ -16,7 +16,7 @@ from launch.interrupts import Interrupts
 from launch.launchers import Launcher
 from launch.launchers.slurm import must_be_accepted
 from ringside.cli.common import Deadline, MinReplicas, placement_from
-from ringside.compare.hosts import ready_hosts
+from ringside.comparison.hosts import ready_hosts
 from ringside_core.specs import AUTO, Execution, Placement, RefusalError, RunSpec, read_hostfile
 from ringside_core.specs.placement import spread
 from ringside_core.text import epoch_line

@@ -10,6 +10,8 @@ from rich.console import Console
 
 from launch import LauncherName
 from launch.flags import spec_flags, with_flags
+from ringside.certificates.certify_arms import certify_arms
+from ringside.certificates.trial_request import FEWEST_UPDATES
 from ringside.cli.common import (
     BackendNames,
     FolderName,
@@ -19,10 +21,8 @@ from ringside.cli.common import (
     new_folder,
     placement_from,
 )
-from ringside.compare.choose import able_here, choose_arms, startable
-from ringside.compare.hosts import all_slots
-from ringside.verify.certify_arms import certify_arms
-from ringside.verify.trial_request import FEWEST_UPDATES
+from ringside.comparison.choose import able_here, choose_arms, startable
+from ringside.comparison.hosts import all_slots
 from ringside_core.specs import Placement, RunSpec, Shared
 
 

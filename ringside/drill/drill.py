@@ -4,13 +4,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from launch.attempts import trainers_of
+from ringside.certificates.gate import TOLERANCE
+from ringside.certificates.processes import Start
+from ringside.certificates.subject import Subject
 from ringside.drill.cells import Cell, Drill
 from ringside.drill.faults import obstacle
 from ringside.drill.left import fits_of
 from ringside.drill.run import Run
-from ringside.verify.gate import TOLERANCE
-from ringside.verify.processes import Start
-from ringside.verify.subject import Subject
 from ringside_core.specs import RefusalError, RunRecord, RunSpec
 from ringside_core.text import file_name
 

@@ -9,14 +9,14 @@ from pathlib import Path
 
 from launch import make_plan
 from launch.attempts import trainers_of
+from ringside.certificates.processes import Start
+from ringside.certificates.subject import Subject
 from ringside.drill.cells import Cell
 from ringside.drill.disk import small_disk
 from ringside.drill.faults import LASTS_S, struck_host, victim
 from ringside.drill.left import deviation, unlike
 from ringside.drill.outside import Strike, processes_of
 from ringside.drill.supervisor import Ended, Supervised
-from ringside.verify.processes import Start
-from ringside.verify.subject import Subject
 from ringside_core.specs import Outcome, RefusalError, write_whole
 from ringside_core.specs.fault_request import (
     FOLDER,

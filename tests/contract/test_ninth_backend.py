@@ -11,8 +11,8 @@ import pytest
 
 from launch import Site, execute, make_plan
 from ringside.cli import main
-from ringside.compare.arms import parse_arms
-from ringside.compare.tuning import candidates
+from ringside.comparison.arms import parse_arms
+from ringside.comparison.tuning import candidates
 from ringside_core.specs import BACKENDS, Execution, RefusalError, backend_options
 from tests.contract import test_contract as contract
 from tests.contract.cases import Case

@@ -93,7 +93,7 @@ def _is_last(backend: Any) -> bool:
 
 def _is_unwatched(backend: Any) -> bool:
     """Whether the training that is traced is the one that is not watched."""
-    from ringside.verify.trial_request import SHORT
+    from ringside.certificates.trial_request import SHORT
 
     return _CASE[-1:] == [SHORT]
 
@@ -103,7 +103,7 @@ _CASE: list[str] = []  # of the training that runs
 
 def note_cases() -> None:
     """Know which training of a trial runs."""
-    from ringside.verify.trial import Trial
+    from ringside.certificates.trial import Trial
 
     def noted(train: Any, self: Any, case: str, *rest: Any) -> Any:
         _CASE.append(case)

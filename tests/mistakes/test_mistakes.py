@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from ringside.verify.certify import certify
-from ringside.verify.subject import Subject
+from ringside.certificates.certify import certify
+from ringside.certificates.subject import Subject
 from ringside_core.specs import Certificate
 from tests.mistakes.catalogue import BOTH, MISTAKES, WORKERS
 from tests.nightly import daily, nightly

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ringside.compare.budget import order_of
+from ringside.comparison.budget import order_of
 from tests.parallel.typed import LIMIT_S, ended, left_of, results, started
 
 # Two short epochs, one replica, no certificates, no final.

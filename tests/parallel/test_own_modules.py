@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ringside.compare.available_arms import ask
+from ringside.comparison.available_arms import ask
 from ringside_core.specs import Arm, RunRecord, backend_options
 from tests.parallel.test_as_typed import LIMIT_S, activated
 

@@ -8,9 +8,9 @@ from typing import Any
 import grimp
 import pytest
 
+from ringside.certificates import store as verify_store
 from ringside.collectives import store as collectives_store
 from ringside.report import source as report_source
-from ringside.verify import store as verify_store
 from ringside_core.code_version import code_version
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,7 +22,7 @@ WITH_TENSORFLOW = {
     "ringside.collectives",
     "ringside.probe",
     "ringside.script",
-    "ringside.verify",
+    "ringside.certificates",
     "ringside_core.keras",
     "ringside_core.workloads",
 }
@@ -81,7 +81,7 @@ def test_train_stands_beside_the_command_line_not_above_it() -> None:
     found = {name for name in imports_of(ROOT / "train.py") if name.partition(".")[0] == "ringside"}
 
     verifies = {"trial", "trial_request"}
-    assert found == {"ringside.script", *(f"ringside.verify.{name}" for name in verifies)}
+    assert found == {"ringside.script", *(f"ringside.certificates.{name}" for name in verifies)}
 
 
 @pytest.mark.parametrize("store", [verify_store, collectives_store, report_source])

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ringside.verify.certify import certify
+from ringside.certificates.certify import certify
 from tests.nightly import daily
 from tests.verify.arms import GLOO, subject
 

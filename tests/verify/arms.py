@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ringside.verify.subject import Subject
+from ringside.certificates.subject import Subject
 from ringside_core.specs import Arm, RunSpec, backend_options
 from tests.contract.cases import Case
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ringside.verify.certify import certify
-from ringside.verify.trial import move
+from ringside.certificates.certify import certify
+from ringside.certificates.trial import move
 from ringside_core.keras import tf
 from tests.nightly import daily
 from tests.verify import zoo_of_float32

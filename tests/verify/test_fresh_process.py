@@ -7,8 +7,8 @@ imports, or a variable that is set too late.
 from pathlib import Path
 
 from launch.flags import spec_from_flags
-from ringside.verify.processes import watched
-from ringside.verify.trial_request import TRIAL, UPDATES, TrialRequest
+from ringside.certificates.processes import watched
+from ringside.certificates.trial_request import TRIAL, UPDATES, TrialRequest
 from ringside_core.specs import Surroundings, write_whole
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ringside.verify.certify import certify, peer_of
+from ringside.certificates.certify import certify, peer_of
 from tests.verify.arms import subject
 
 HOW: dict[str, Any] = {

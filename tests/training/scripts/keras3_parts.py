@@ -8,7 +8,7 @@ import numpy as np
 
 import ringside
 from backends import make_backend
-from ringside.verify.gate import slot_of
+from ringside.certificates.gate import slot_of
 from ringside_core.keras import (
     KERAS,
     VERSION,

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ringside.compare.arms import parse_arms, twin
+from ringside.comparison.arms import parse_arms, twin
 from ringside_core.specs import Arm, Asked, Comparison, Execution, Load, Outcome, RunSpec, Shared
 from tests.unit.report.proofs import certificate
 from tests.unit.stats.factory import MACHINE, epoch, record, spec_of

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from launch.flags import spec_from_flags
-from ringside.compare.arms import (
+from ringside.comparison.arms import (
     default_backends,
     of_default_comparison,
     parse_arms,

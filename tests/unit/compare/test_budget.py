@@ -7,8 +7,8 @@ import psutil
 import pytest
 
 from launch import make_plan
-from ringside.compare.budget import asked_for, parse_duration, refuse_too_short, why_end
-from ringside.compare.live import (
+from ringside.comparison.budget import asked_for, parse_duration, refuse_too_short, why_end
+from ringside.comparison.live import (
     BLOCK_S,
     LEAST_COUNTED,
     LiveRun,

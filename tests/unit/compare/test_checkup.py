@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ringside.compare import checkup
-from ringside.compare.checkup import clock, limits, ports, steps
+from ringside.comparison import checkup
+from ringside.comparison.checkup import clock, limits, ports, steps
 from ringside_core.specs import Arm, Execution, NotRun, Outcome
 from tests.unit.stats.factory import epoch, record, spec_of
 

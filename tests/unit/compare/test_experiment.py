@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from ringside.compare import durations, experiment
-from ringside.compare.budget import order_of
-from ringside.compare.experiment import RESULTS, launched, run_launches
-from ringside.compare.progress import Observer
+from ringside.certificates import store
+from ringside.comparison import durations, experiment
+from ringside.comparison.budget import order_of
+from ringside.comparison.experiment import RESULTS, launched, run_launches
+from ringside.comparison.progress import Observer
 from ringside.stats.breakdown_arms import breakdown_arms
 from ringside.stats.rounds import launches_of
-from ringside.verify import store
 from ringside_core.specs import Asked, Comparison, Execution, Load, Outcome, RefusalError, RunSpec
 from tests.unit.compare.made import BASE, Made, comparison_of
 from tests.unit.stats.factory import spec_of

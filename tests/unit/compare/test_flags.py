@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 import ringside.cli.main
-from ringside.compare import durations
-from ringside.compare.stages import announcement
+from ringside.comparison import durations
+from ringside.comparison.stages import announcement
 from ringside_core.specs import Asked
 from tests.unit.compare.made import SHARED, comparison_of
 

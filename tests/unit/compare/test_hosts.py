@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from launch.placement import cores_each
-from ringside.compare import stages
-from ringside.compare.arms import parse_arms
-from ringside.compare.choose import choose_arms
-from ringside.compare.experiment import launched
-from ringside.compare.hosts import fullest, used_hosts, with_room
-from ringside.compare.hosts_load import HostsWatch, Look
-from ringside.compare.progress import Observer
-from ringside.compare.resume import refuse_fewer_cores, refuse_other_links
+from ringside.comparison import stages
+from ringside.comparison.arms import parse_arms
+from ringside.comparison.choose import choose_arms
+from ringside.comparison.experiment import launched
+from ringside.comparison.hosts import fullest, used_hosts, with_room
+from ringside.comparison.hosts_load import HostsWatch, Look
+from ringside.comparison.progress import Observer
+from ringside.comparison.resume import refuse_fewer_cores, refuse_other_links
 from ringside_core.specs import Comparison, Host, Link, Placement, RefusalError, Resources, Topology
 from tests.unit.compare.made import SHARED, comparison_of
 from tests.unit.report.bout import bout

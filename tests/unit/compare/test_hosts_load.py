@@ -2,8 +2,8 @@
 
 import pytest
 
-from ringside.compare import hosts_load
-from ringside.compare.hosts_load import PAGE_BYTES, Launcher, Look, load_between
+from ringside.comparison import hosts_load
+from ringside.comparison.hosts_load import PAGE_BYTES, Launcher, Look, load_between
 from ringside_core.readings.load import TICKS_PER_S
 from ringside_core.specs import RunRecord
 from tests.unit.stats.factory import MACHINE, epoch, record, spec_of

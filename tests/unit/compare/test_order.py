@@ -2,7 +2,7 @@
 
 import itertools
 
-from ringside.compare.budget import order_of
+from ringside.comparison.budget import order_of
 from tests.unit.stats.factory import arm_of
 
 MANY = tuple(arm_of("horovod", n) for n in range(1, 7))

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 import ringside.cli.main
+from ringside.certificates import store
 from ringside.cli.common import only_one
-from ringside.compare.choose import circumstances
-from ringside.compare.experiment import RESULTS, keep, run_launches
-from ringside.compare.progress import Observer
-from ringside.compare.resume import reopened
-from ringside.verify import store
+from ringside.comparison.choose import circumstances
+from ringside.comparison.experiment import RESULTS, keep, run_launches
+from ringside.comparison.progress import Observer
+from ringside.comparison.resume import reopened
 from ringside_core.readings.machine import machine_facts
 from ringside_core.specs import Asked, Comparison, Division, RefusalError, RunSpec
 from tests.unit.compare.made import SHARED, Made, comparison_of

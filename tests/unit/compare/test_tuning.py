@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from ringside.compare.arms import parse_arms, with_changes
-from ringside.compare.progress import Observer
-from ringside.compare.tuning import (
+from ringside.comparison.arms import parse_arms, with_changes
+from ringside.comparison.progress import Observer
+from ringside.comparison.tuning import (
     Tried,
     arms_to_tune,
     best_of,

@@ -10,14 +10,14 @@ import psutil
 import pytest
 
 from launch import Plan
+from ringside.certificates.processes import HERE
+from ringside.certificates.subject import Subject
 from ringside.drill.cells import Cell
 from ringside.drill.drill import between_checkpoints
 from ringside.drill.faults import FAULTS, obstacle, victim
 from ringside.drill.left import CHECKPOINT, deviation, unlike
 from ringside.drill.outside import damage, process_of, processes_of
 from ringside.drill.run import Run
-from ringside.verify.processes import HERE
-from ringside.verify.subject import Subject
 from ringside_core.archives import read_arrays
 from ringside_core.specs import THIS_MACHINE, LedgerDigest, Outcome, RefusalError, RunSpec
 from tests.unit.stats.factory import arm_of, epoch, record, spec_of

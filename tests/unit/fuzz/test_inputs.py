@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ringside.certificates.trace import Trace
 from ringside.collectives.store import find_communication, keep
-from ringside.verify.trace import Trace
 from ringside_core.archives import read_arrays
 from ringside_core.specs import RefusalError, parse_hostfile, read_surroundings
 from ringside_core.workloads.registry import keras_of

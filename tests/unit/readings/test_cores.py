@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ringside.compare.arms import cores_here, parse_arms, too_few_cores
+from ringside.comparison.arms import cores_here, parse_arms, too_few_cores
 from ringside_core.readings import cgroups, cores
 from ringside_core.readings.cgroups import cpu_quota, memory_left_bytes
 from ringside_core.readings.cores import physical_cores, usable_cores

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ringside.verify import store
+from ringside.certificates import store
 from ringside_core.specs import (
     Arm,
     ByDesign,

@@ -276,7 +276,7 @@ def test_report_imports_neither_frameworks_nor_other_rooms() -> None:
 
     assert not {"matplotlib", "jinja2", "numpy"} & light
     forbidden = {"tensorflow", "keras", "tf_keras", "horovod"}
-    rooms = {"ringside.compare", "ringside_core.workloads", "launch", "trainers", "backends"}
+    rooms = {"ringside.comparison", "ringside_core.workloads", "launch", "trainers", "backends"}
     assert not (forbidden | rooms) & heavy
 
 

@@ -10,7 +10,7 @@ from pydantic import PositiveInt
 import train
 from launch.flags import spec_from_flags
 from ringside.cli import compare, launch
-from ringside.compare.arms import parse_arms
+from ringside.comparison.arms import parse_arms
 from ringside.stats.summary import summarize
 from ringside_core.specs import Noun, RefusalError, Settings, Shared, Surroundings
 from ringside_core.specs.knob import Knob, KnobField, Search, knobs, with_values

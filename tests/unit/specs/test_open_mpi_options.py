@@ -2,7 +2,7 @@
 
 import pytest
 
-from ringside.compare.tuning import candidates
+from ringside.comparison.tuning import candidates
 from ringside_core.specs import Arm, HorovodOptions, RefusalError
 
 

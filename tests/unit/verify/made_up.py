@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from ringside.verify.trace import Trace
+from ringside.certificates.trace import Trace
 
 STEPS, EPOCHS, NUM_TRAIN, NUM_VALIDATION = 6, 2, 7, 5
 

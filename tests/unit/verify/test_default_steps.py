@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from ringside.verify import certify_arms as module
-from ringside.verify.subject import Subject
+from ringside.certificates import certify_arms as module
+from ringside.certificates.subject import Subject
 from ringside_core.specs import Arm, Certificate, RunSpec, Topology, backend_options
 from ringside_core.workloads.registry import DEFAULT, WORKLOADS
 

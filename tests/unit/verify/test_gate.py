@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ringside.verify.gate import TOLERANCE, parity
-from ringside.verify.trace import Trace
+from ringside.certificates.gate import TOLERANCE, parity
+from ringside.certificates.trace import Trace
 from ringside_core.specs import RefusalError
 from tests.unit.verify.made_up import STEPS, trace
 

@@ -1,6 +1,6 @@
 """The arm of the other family that an arm whose rows are coupled is held against."""
 
-from ringside.verify.certify import peer_of
+from ringside.certificates.certify import peer_of
 from tests.unit.stats.factory import spec_of
 
 

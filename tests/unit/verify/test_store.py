@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from ringside.verify import certify_arms, store
-from ringside.verify.subject import Subject
+from ringside.certificates import certify_arms, store
+from ringside.certificates.subject import Subject
 from ringside_core.readings.machine import machine_facts
 from ringside_core.specs import Arm, Certificate, Check, Host, Placement, RunSpec, Topology
 
@@ -117,8 +117,9 @@ def test_a_change_of_the_users_own_code_is_told(tmp_path: Path) -> None:
 def test_ringsides_own_modules_are_not_a_users() -> None:
     """In a process that verifies, before it loads a workload; also of what certifies and tests."""
     program = (
-        "import ringside.compare.arms, ringside.verify.certify, ringside.verify.trial\n"
-        "from ringside.verify.store import users_code\n"
+        "import ringside.comparison.arms\n"
+        "from ringside.certificates import certify, trial\n"
+        "from ringside.certificates.store import users_code\n"
         "assert users_code() == {}, users_code()\n"
     )
 

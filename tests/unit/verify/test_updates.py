@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from ringside.verify.gate import TOLERANCE, judged, parity
-from ringside.verify.trace import Trace
-from ringside.verify.updates import each_update, may_be_chance, single_updates
+from ringside.certificates.gate import TOLERANCE, judged, parity
+from ringside.certificates.trace import Trace
+from ringside.certificates.updates import each_update, may_be_chance, single_updates
 from ringside_core.specs import Deviation
 from tests.unit.verify.made_up import STEPS, trace
 

@@ -13,8 +13,11 @@ from rich.console import Console
 from launch import LauncherName
 from launch.placement import cores_each
 from launch.remote.host_checks import HostFacts, machine_of
+from ringside.certificates import store
+from ringside.certificates.processes import Start
+from ringside.certificates.subject import Subject
 from ringside.collectives.stacks import obstacle
-from ringside.compare.arms import (
+from ringside.comparison.arms import (
     cores_here,
     default_backends,
     of_default_comparison,
@@ -23,9 +26,9 @@ from ringside.compare.arms import (
     too_few_cores,
     twin,
 )
-from ringside.compare.available_arms import available
-from ringside.compare.experiment import keep
-from ringside.compare.hosts import (
+from ringside.comparison.available_arms import available
+from ringside.comparison.experiment import keep
+from ringside.comparison.hosts import (
     all_slots,
     fullest,
     kept_communication,
@@ -33,12 +36,9 @@ from ringside.compare.hosts import (
     ready_hosts,
     with_room,
 )
-from ringside.compare.live import refuse_without_memory
+from ringside.comparison.live import refuse_without_memory
 from ringside.stats.breakdown_arms import breakdown_arms
 from ringside.stats.step_times import expected_processes
-from ringside.verify import store
-from ringside.verify.processes import Start
-from ringside.verify.subject import Subject
 from ringside_core.specs import (
     THIS_MACHINE,
     Arm,

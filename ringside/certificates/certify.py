@@ -27,11 +27,11 @@ from typing import Any
 import numpy as np
 
 from launch.interrupts import Interrupts
-from ringside.verify.gate import TOLERANCE, beyond_rounding, ends, parity, unfinished
-from ringside.verify.processes import HERE, Start, Watched, side_by_side, watched
-from ringside.verify.subject import Subject, blank_certificate
-from ringside.verify.trace import Trace
-from ringside.verify.trial_request import (
+from ringside.certificates.gate import TOLERANCE, beyond_rounding, ends, parity, unfinished
+from ringside.certificates.processes import HERE, Start, Watched, side_by_side, watched
+from ringside.certificates.subject import Subject, blank_certificate
+from ringside.certificates.trace import Trace
+from ringside.certificates.trial_request import (
     CASES,
     DEFAULT_UPDATES,
     SHORT,
@@ -43,7 +43,7 @@ from ringside.verify.trial_request import (
     TrialRequest,
     trace_file,
 )
-from ringside.verify.updates import each_update, may_be_chance, single_updates
+from ringside.certificates.updates import each_update, may_be_chance, single_updates
 from ringside_core.specs import (
     REFERENCE,
     ByDesign,

@@ -11,8 +11,8 @@ from launch import LauncherName, Plan, Site, execute, make_plan
 from launch.interrupts import Interrupts
 from launch.launchers import Launcher
 from launch.launchers.ranks import Ranks, starts_ranks
-from ringside.verify.trace import Trace
-from ringside.verify.trial_request import trace_file
+from ringside.certificates.trace import Trace
+from ringside.certificates.trial_request import trace_file
 from ringside_core.readings.machine import gpu_names
 from ringside_core.specs import THIS_MACHINE, Execution, Placement, RunSpec
 

@@ -4,8 +4,8 @@ import time
 from dataclasses import dataclass
 
 from launch.remote.host_checks import machine_of
-from ringside.verify import store
-from ringside.verify.processes import Start
+from ringside.certificates import store
+from ringside.certificates.processes import Start
 from ringside_core.specs import Arm, Certificate, RunSpec
 
 

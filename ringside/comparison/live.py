@@ -21,7 +21,7 @@ import psutil
 from launch import Plan, execute
 from launch.interrupts import Interrupts
 from launch.turns import END, MOST_EPOCHS, Turns
-from ringside.compare.progress import Observer
+from ringside.comparison.progress import Observer
 from ringside.stats.step_times import marked_executions
 from ringside_core.readings.cgroups import memory_left_bytes
 from ringside_core.readings.cores import usable_cores

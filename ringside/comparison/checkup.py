@@ -17,9 +17,9 @@ import psutil
 from rich.console import Console
 
 from launch import execute, make_plan
-from ringside.compare.arms import default_backends, parse_arms
-from ringside.compare.available_arms import available
-from ringside.compare.hosts import all_slots, links_between, ready_hosts
+from ringside.comparison.arms import default_backends, parse_arms
+from ringside.comparison.available_arms import available
+from ringside.comparison.hosts import all_slots, links_between, ready_hosts
 from ringside.stats.links import link_words
 from ringside_core.readings.cgroups import cpu_quota, memory_left_bytes
 from ringside_core.readings.cores import usable_cores

@@ -7,10 +7,10 @@ from typing import Self
 
 from rich.console import Console
 
-from ringside.verify import store
-from ringside.verify.certify import certify
-from ringside.verify.processes import HERE, Start
-from ringside.verify.subject import Subject
+from ringside.certificates import store
+from ringside.certificates.certify import certify
+from ringside.certificates.processes import HERE, Start
+from ringside.certificates.subject import Subject
 from ringside_core.specs import Certificate, write_whole
 from ringside_core.text import file_name
 from ringside_core.workloads.registry import certified_updates

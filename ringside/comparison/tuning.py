@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ringside.compare.arms import largest, with_changes
-from ringside.compare.experiment import Executor, keep, run_arm
-from ringside.compare.progress import Observer
+from ringside.comparison.arms import largest, with_changes
+from ringside.comparison.experiment import Executor, keep, run_arm
+from ringside.comparison.progress import Observer
 from ringside.stats.run_figures import throughput_examples_s
 from ringside_core.specs import Arm, Comparison, RefusalError, Trial
 from ringside_core.specs.knob import KnobValue, knobs

@@ -11,9 +11,10 @@ from typing import Any
 from launch import LauncherName, Plan, execute, make_plan
 from launch.launchers import Launcher
 from launch.launchers.ranks import Ranks, starts_ranks
-from ringside.compare import durations
-from ringside.compare.budget import order_of, refuse_too_short, screened, why_end
-from ringside.compare.contenders import (
+from ringside.certificates import store
+from ringside.comparison import durations
+from ringside.comparison.budget import order_of, refuse_too_short, screened, why_end
+from ringside.comparison.contenders import (
     alone_s,
     divided_again,
     nothing_to_choose,
@@ -21,14 +22,13 @@ from ringside.compare.contenders import (
     with_final,
     without_failed,
 )
-from ringside.compare.hosts import used_hosts
-from ringside.compare.hosts_load import HostsWatch
-from ringside.compare.live import LiveLaunch, LiveRun, Phase, live_launch, pass_seconds
-from ringside.compare.progress import Observer
+from ringside.comparison.hosts import used_hosts
+from ringside.comparison.hosts_load import HostsWatch
+from ringside.comparison.live import LiveLaunch, LiveRun, Phase, live_launch, pass_seconds
+from ringside.comparison.progress import Observer
 from ringside.stats.division import LEAST_PASSES_EACH
 from ringside.stats.rounds import disturbance, launches_of
 from ringside.stats.run_figures import startup_s
-from ringside.verify import store
 from ringside_core.readings.cores import usable_cores
 from ringside_core.readings.load import LoadWatch, cores_of
 from ringside_core.specs import (

@@ -6,14 +6,14 @@ from pathlib import Path
 from rich.console import Console
 
 from launch.remote.host_checks import machine_of
-from ringside.compare.budget import parse_duration
-from ringside.compare.choose import circumstances
-from ringside.compare.contenders import with_more
-from ringside.compare.experiment import RESULTS
-from ringside.compare.hosts import fullest, links_between, ready_hosts
+from ringside.certificates import store
+from ringside.comparison.budget import parse_duration
+from ringside.comparison.choose import circumstances
+from ringside.comparison.contenders import with_more
+from ringside.comparison.experiment import RESULTS
+from ringside.comparison.hosts import fullest, links_between, ready_hosts
 from ringside.stats.links import link_words, links_by_pair, same_link
 from ringside.stats.summary import summarize
-from ringside.verify import store
 from ringside_core.specs import Circumstances, Comparison, Link, MachineFacts, RefusalError
 from ringside_core.specs.noun import differences
 

@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from launch import Progress as TaskProgress
-from ringside.compare.budget import time_left_s
+from ringside.comparison.budget import time_left_s
 from ringside.stats.division import division_lines
 from ringside.stats.rounds import launches_of
 from ringside_core.specs import Comparison, Run

@@ -4,7 +4,7 @@ The deviation of an array is its largest |arm - reference|, divided by the large
 all arrays of its kind (docs/decisions/0004-what-a-certificate-proves.md). After each update the
 gate compares all that it changed, in every process: weights and optimizer variables. It also
 compares the metrics, the evaluation and the predictions. What an update has changed is compared
-once more by its size (ringside/verify/updates.py), because it may be small beside the weights.
+once more by its size (updates.py), because it may be small beside the weights.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ringside.verify.trace import Trace
-from ringside.verify.trial_request import FEWEST_UPDATES
+from ringside.certificates.trace import Trace
+from ringside.certificates.trial_request import FEWEST_UPDATES
 from ringside_core.specs import Check, Deviation
 from ringside_core.specs.certificate import Kind
 

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ringside.verify.cut import cut as cut_call
-from ringside.verify.store import users_code
-from ringside.verify.trace import Trace
-from ringside.verify.trial_request import (
+from ringside.certificates.cut import cut as cut_call
+from ringside.certificates.store import users_code
+from ringside.certificates.trace import Trace
+from ringside.certificates.trial_request import (
     CASES,
     SHORT,
     SUMS,

@@ -4,17 +4,17 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ringside.compare.contenders import nothing_to_choose
-from ringside.compare.durations import expected_s
-from ringside.compare.experiment import keep, launched, run_launches
-from ringside.compare.hosts import links_between
-from ringside.compare.hosts_load import looks
-from ringside.compare.progress import ComparisonProgress
-from ringside.compare.tuning import arms_to_tune, next_best, tune
+from ringside.certificates.certify_arms import certify_arms
+from ringside.certificates.processes import Start
+from ringside.certificates.subject import Subject
+from ringside.comparison.contenders import nothing_to_choose
+from ringside.comparison.durations import expected_s
+from ringside.comparison.experiment import keep, launched, run_launches
+from ringside.comparison.hosts import links_between
+from ringside.comparison.hosts_load import looks
+from ringside.comparison.progress import ComparisonProgress
+from ringside.comparison.tuning import arms_to_tune, next_best, tune
 from ringside.stats.figure import LEAST_LAUNCHES
-from ringside.verify.certify_arms import certify_arms
-from ringside.verify.processes import Start
-from ringside.verify.subject import Subject
 from ringside_core.specs import Comparison
 from ringside_core.text import duration, plural
 

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ringside.verify.gate import (
+from ringside.certificates.gate import (
     AMPLIFIED,
     GROWN,
     TOLERANCE,
@@ -39,7 +39,7 @@ from ringside.verify.gate import (
     slot_of,
     unfinished,
 )
-from ringside.verify.trace import Trace
+from ringside.certificates.trace import Trace
 from ringside_core.specs import Check, Deviation
 from ringside_core.specs.certificate import Kind
 from ringside_core.specs.coverage import MOST_HIDDEN
@@ -59,7 +59,7 @@ def each_update(arm: Mapping[str, Trace], reference: Trace, rounded: Trace | Non
     Args:
         arm: trace of each process, by task.
         reference: trace of plain Keras, which must have completed.
-        rounded: see `ringside.verify.gate.parity`.
+        rounded: see `ringside.certificates.gate.parity`.
     """
     name, tolerance = "each update", OF_EACH_UPDATE
     if obstacle := unfinished(arm, reference):
@@ -90,7 +90,7 @@ def single_updates(
 ) -> Check:
     """Whether every update does what the reference's does, each from the reference's state.
 
-    Losses, metrics, evaluation and predictions are judged as in `ringside.verify.gate.parity`.
+    Losses, metrics, evaluation and predictions are judged as by `gate.parity`.
 
     Args:
         arm: trace of each process, by task, which loaded the reference's state before each update.

@@ -1,0 +1,65 @@
+"""Hooks of mkdocs.yml: README and CHANGELOG are pages, and links to source files are plain text."""
+
+import re
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from mkdocs.structure.files import File
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = {"README.md": "index.md", "CHANGELOG.md": "changelog.md"}
+LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Add the pages that lie beside docs/."""
+    for name, page in PAGES.items():
+        content = (ROOT / name).read_text(encoding="utf-8")
+        files.append(File.generated(config, page, content=with_links(content, name)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
+    """A page of docs/, with the links of `with_links`."""
+    if page.file.src_uri in PAGES.values():
+        return markdown
+    return with_links(markdown, f"docs/{page.file.src_uri}")
+
+
+def with_links(text: str, name: str) -> str:
+    """Links that lead to a page of the site; of a link to a source file only its words are left.
+
+    Args:
+        text: Markdown.
+        name: of its file, from the root of the checkout.
+
+    Example:
+        >>> with_links("[a](../README.md#x), [b](../train.py)", "docs/own-model.md")
+        '[a](index.md#x), b'
+    """
+    here = PurePosixPath(name).parent
+
+    def changed(match: re.Match[str]) -> str:
+        image, words, target = match.groups()
+        path, hash_, anchor = target.partition("#")
+        if not path or ":" in path:
+            return match[0]
+        within = _normal(here / path)
+        within = f"docs/{PAGES[within]}" if within in PAGES else within
+        if not within.startswith("docs/") or (ROOT / within).is_dir():
+            return words
+        up = "../" * (len(here.parts) - 1 if here.parts[:1] == ("docs",) else 0)
+        return f"{image}[{words}]({up}{within.removeprefix('docs/')}{hash_}{anchor})"
+
+    return LINK.sub(changed, text)
+
+
+def _normal(path: PurePosixPath) -> str:
+    """Without `..`, from the root of the checkout."""
+    parts: list[str] = []
+    for part in path.parts:
+        if part == "..":
+            parts.pop()
+        else:
+            parts.append(part)
+    return "/".join(parts)

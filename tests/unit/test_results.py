@@ -1,0 +1,68 @@
+"""Results in Python: tables, a figure, and a command that refuses."""
+
+import io
+import math
+from pathlib import Path
+
+import pytest
+
+import ringside
+from ringside.report.source import RESULTS
+from ringside.results import Result
+from ringside_core.specs import RefusalError
+from tests.unit.report.bout import bout
+from tests.unit.report.views import bout_view
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory: pytest.TempPathFactory) -> Result:
+    """The made-up comparison, read from its folder."""
+    folder = tmp_path_factory.mktemp("bout")
+    (folder / RESULTS).write_text(bout().to_json(), encoding="utf-8")
+    return ringside.load(folder)
+
+
+def test_arms_have_what_the_report_says(result: Result) -> None:
+    """Rates with their intervals; what has none is NaN."""
+    summary = bout_view().summary
+    table = result.arms
+
+    assert [*table.index] == [row.arm.label for row in summary.arms]
+    for row in summary.arms:
+        rate, shown = row.mean_throughput, table.loc[row.arm.label]
+        assert shown.examples_s == rate.value
+        if rate.interval is None:
+            assert math.isnan(shown.low)
+        else:
+            assert (shown.low, shown.high) == (rate.interval.low, rate.interval.high)
+        assert shown.certified == (row.certificate is not None and row.certificate.passed)
+    assert result.headline.startswith(bout_view().headline.sentence)  # type: ignore[union-attr]
+
+
+def test_pairs_and_runs_are_all_there(result: Result) -> None:
+    """A row each."""
+    summary = bout_view().summary
+
+    assert len(result.pairs) == len(summary.pairs)
+    assert len(result.runs) == len(bout().runs)
+    assert {*result.runs.outcome} >= {"completed", "failed"}
+
+
+def test_it_is_drawn(result: Result) -> None:
+    """A figure and a table, without a display; words of users are no HTML."""
+    drawn = io.BytesIO()
+    result.figure().savefig(drawn, format="svg")
+
+    assert b"horovod" in drawn.getvalue()
+    assert "<table" in result._repr_html_()
+    assert "report.html" in result._repr_html_()
+
+
+def test_a_refusal_is_the_one_of_the_command(tmp_path: Path) -> None:
+    """Flags are typed as their names say; nothing is left behind."""
+    with pytest.raises(RefusalError, match="There is no backend of that name"):
+        ringside.compare(backends=["mirored"], replicas=[1, 2], verify=False, output=tmp_path)
+
+    assert [*tmp_path.iterdir()] == []
+    with pytest.raises(RefusalError, match=r"nowhere"):
+        ringside.load(tmp_path / "nowhere")
