@@ -35,7 +35,7 @@ def meet(step: SlurmStep, env: MutableMapping[str, str]) -> RendezvousHTTPServer
         TimeoutError: rank 0 never came.
     """
     address, port = step.meeting_point
-    # On its own node a name may mean 127.0.1.1, where nobody else would find it.
+    # On its own node a name may mean 127.0.1.1, where no other host would find it.
     here = step.node == step.nodes[0]
     address = _own_address(step) if here else socket.gethostbyname(address)
     server = _serve_or_wait(step.rank, slots(step.tasks_per_node), address, port)
@@ -75,7 +75,7 @@ def slots(tasks_per_node: Sequence[int]) -> tuple[SlotInfo, ...]:
         cross = [n for n, tasks in enumerate(tasks_per_node) if tasks > local_rank]
         found.append(
             SlotInfo(
-                hostname=f"node-{node}",  # only told apart, never resolved
+                hostname=f"node-{node}",  # only to differ; it is never resolved
                 rank=rank,
                 local_rank=local_rank,
                 cross_rank=cross.index(node),

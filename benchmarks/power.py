@@ -201,7 +201,7 @@ def _step_s(comparison: Comparison, arm: Arm, folder: Path, executor: Executor) 
 
 
 def _slowed(planted: Arm, work_s: float) -> PlanOf:
-    """The processes of an arm; those of the planted arm are told to do more."""
+    """The processes of an arm; those of the planted arm do more."""
 
     def plan(arm: Arm, spec: RunSpec, run_dir: Path) -> Plan:
         made = make_plan(spec, run_dir=run_dir)

@@ -25,8 +25,8 @@ network.trainable = False
 with ringside.scope():
     model = tf.keras.Sequential([network, layers.Dense(5, activation="softmax")])
     model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
-told = {"batch_size": 40, "validation_split": 0.2}
-history = ringside.fit(model, images[large], labels[large] - 5, epochs=5, **told)
+arguments = {"batch_size": 40, "validation_split": 0.2}
+history = ringside.fit(model, images[large], labels[large] - 5, epochs=5, **arguments)
 
 network.trainable = True
 with ringside.scope():
@@ -41,5 +41,5 @@ ringside.fit(
     initial_epoch=history.epoch[-1] + 1,
     epochs=8,
     callbacks=[tf.keras.callbacks.ModelCheckpoint("tuned.keras", save_best_only=True)],
-    **told,
+    **arguments,
 )

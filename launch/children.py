@@ -68,7 +68,7 @@ class Child:
     popen: subprocess.Popen[bytes]
     handle: int
     exited: float | None = None
-    told_to_stop: bool = False
+    asked_to_stop: bool = False
 
     @property
     def returncode(self) -> int | None:
@@ -123,7 +123,7 @@ class Children:
 
     def stop_gently(self, child: Child) -> None:
         """Ask a process to end: by SIGTERM; on another machine, by closing its input."""
-        child.told_to_stop = True
+        child.asked_to_stop = True
         if child.popen.stdin is not None:
             child.popen.stdin.close()
         else:

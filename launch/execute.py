@@ -105,7 +105,7 @@ def _warn_of_open_ports(hosts: tuple[str, ...], *, is_root: bool) -> None:
     where = f"this machine ({here or 'loopback only'})"
     power = "AS ROOT read and write any file" if is_root else "read and write your files"
     print(
-        f"warning: runs listen on every interface of {' and '.join([where, *hosts])}. Whoever "
+        f"warning: runs listen on every interface of {' and '.join([where, *hosts])}. Anyone who "
         f"reaches their ports can {power}. docs/security.md says how to close them.",
         file=sys.stderr,
         flush=True,
@@ -245,7 +245,7 @@ class _State:
             self.give_up_at = time.monotonic() + SERVER_GRACE_S
         for child in servers:
             ready = self.watch.latest[child.process.name].phase == SERVING
-            if not child.told_to_stop and (ready or self._in_trouble()):
+            if not child.asked_to_stop and (ready or self._in_trouble()):
                 self.children.stop_gently(child)
 
     def _in_trouble(self) -> bool:

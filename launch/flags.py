@@ -34,7 +34,7 @@ Script = Annotated[
     list[str] | None,
     typer.Argument(
         show_default=False,
-        help="In the place of --workload: file.py:function, or a script that calls ringside.fit, "
+        help="Instead of --workload: file.py:function, or a script that calls ringside.fit, "
         "whose own flags stand behind --.",
     ),
 ]

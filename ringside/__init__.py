@@ -4,7 +4,7 @@ Nothing is imported until it is used, because most of it brings TensorFlow:
 
 - `scope`, `fit`, `is_chief`: what a training script calls (examples/script.py).
 - `shard`: where each process shall read its part of the data only.
-- `step`: stands above a training step of one's own, a function with a tape (examples/own_loop.py).
+- `step`: stands above your own training step, a function with a tape (examples/own_loop.py).
 - `gather`: in such a step, or in a loss function, the rows of all replicas.
 
 - `Workload`: a model, its data and its loss; a user's function returns one.

@@ -18,7 +18,7 @@ def keep_freed_memory() -> None:
     TensorFlow frees its activations in every step. If glibc gives them back, the next step begins
     with a page fault for each page: that took a third of the speed of a convolution net under
     tf.distribute, and nothing under Horovod (docs/upstream.md). Which thread frees what decides it,
-    so arms that compute the same would be told apart by it. Blocks above 32 MiB are given back all
+    so arms that compute the same would differ by it. Blocks above 32 MiB are given back all
     the same: glibc takes no higher limit.
 
     Who has set one of these himself, or has another libc, keeps what he has.

@@ -147,5 +147,5 @@ def epoch_line(
         per_second: examples trained ÷ time.
     """
     values = {**train, **{f"val_{name}": value for name, value in validation.items()}}
-    told = "  ".join(f"{name} {value:.4f}" for name, value in values.items())
-    return f"epoch {number}: {told}  {per_second:,.0f} examples/s"
+    text = "  ".join(f"{name} {value:.4f}" for name, value in values.items())
+    return f"epoch {number}: {text}  {per_second:,.0f} examples/s"

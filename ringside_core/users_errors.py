@@ -46,8 +46,10 @@ def in_one_line(error: BaseException) -> str:
 
 
 def _said(kind: str, text: str) -> str:
-    told = essence(text)  # AutoGraph tells the kind once more
-    return told if told.startswith(f"{kind}: ") else ": ".join(filter(None, (kind, told)))
+    sentence = essence(text)  # AutoGraph tells the kind once more
+    return (
+        sentence if sentence.startswith(f"{kind}: ") else ": ".join(filter(None, (kind, sentence)))
+    )
 
 
 def of_users(error: BaseException) -> str:

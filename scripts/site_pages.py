@@ -1,5 +1,6 @@
-"""Hooks of mkdocs.yml: README and CHANGELOG are pages, and links to source files are plain text."""
+"""Hooks of mkdocs.yml: pages that lie beside docs/, and links to source files as plain text."""
 
+import json
 import re
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -8,20 +9,42 @@ from mkdocs.structure.files import File
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = {"README.md": "index.md", "CHANGELOG.md": "changelog.md"}
+NOTEBOOK = ROOT / "examples" / "results.ipynb"
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add the pages that lie beside docs/."""
+    """Add README, CHANGELOG and the notebook."""
     for name, page in PAGES.items():
         content = (ROOT / name).read_text(encoding="utf-8")
         files.append(File.generated(config, page, content=with_links(content, name)))
+    files.append(File.generated(config, "notebook.md", content=notebook_page(NOTEBOOK)))
     return files
+
+
+def notebook_page(file: Path) -> str:
+    """A notebook with its outputs, as Markdown: the richest form of each that a page can hold."""
+    parts = []
+    for cell in json.loads(file.read_text(encoding="utf-8"))["cells"]:
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "markdown":
+            parts.append(source)
+            continue
+        parts.append(f"```python\n{source}\n```")
+        for output in cell["outputs"]:
+            data = output.get("data", {"text/plain": output.get("text", "")})
+            if "image/png" in data:
+                parts.append(f"![figure](data:image/png;base64,{data['image/png'].strip()})")
+            elif "text/html" in data:
+                parts.append("".join(data["text/html"]))
+            else:
+                parts.append(f"```text\n{''.join(data['text/plain']).strip()}\n```")
+    return "\n\n".join(parts)
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     """A page of docs/, with the links of `with_links`."""
-    if page.file.src_uri in PAGES.values():
+    if page.file.src_uri in (*PAGES.values(), "notebook.md"):
         return markdown
     return with_links(markdown, f"docs/{page.file.src_uri}")
 

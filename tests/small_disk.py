@@ -10,7 +10,7 @@ import pytest
 
 @contextlib.contextmanager
 def small_disk(folder: Path, size: str) -> Iterator[Path]:
-    """A new folder on a disk of this size (`2m`); skips the test where nobody may mount one."""
+    """A new folder on a disk of this size (`2m`); skips the test where no one may mount one."""
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
     mounted = subprocess.run(mount, capture_output=True, text=True, check=False)

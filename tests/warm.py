@@ -3,7 +3,7 @@
 Importing TensorFlow takes three seconds of a core, and the suite starts some 300 processes
 that need it. A `Forkery` imports it once; what stands for `python` in a plan asks it for a fork, in
 which the program runs from its first line: with the arguments, environment, folder, cores and
-output of whoever asked, whose exit code becomes its own. Neither lives on without the other.
+output of the process that asked, whose exit code becomes its own. Neither outlives the other.
 
 What is tested in forks: what processes compute. Not how they are started, found and killed.
 """
@@ -64,7 +64,7 @@ os._exit(code)
 
 
 class Forkery:
-    """A process with TensorFlow that forks; `python` is what to start in the place of Python."""
+    """A process with TensorFlow that forks; `python` is what to start instead of Python."""
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="forkery-")
@@ -130,7 +130,7 @@ def started_with(keras: int, **changes: Any) -> Iterator[None]:
 
 
 class _Fork:
-    """A running fork and the connection to whoever asked for it."""
+    """A running fork and the connection to the process that asked for it."""
 
     def __init__(self, asked: socket.socket, pid: int) -> None:
         self.asked, self.pid = asked, pid
@@ -138,7 +138,7 @@ class _Fork:
 
 
 def serve(address: str) -> NoReturn:
-    """Import what every program needs, and fork on request until whoever started us has gone."""
+    """Import what every program needs, and fork on request until our parent has gone."""
     before = dict(os.environ)
     import_all()
     added = {name: value for name, value in os.environ.items() if name not in before}
@@ -226,7 +226,7 @@ def _run(order: Mapping[str, Any], fds: Sequence[int]) -> int:
     os.environ.update(order["env"])
     os.chdir(order["cwd"])
     os.sched_setaffinity(0, order["cores"])
-    # Else all forks would draw the same, and whoever forgets to broadcast would not be seen.
+    # Else all forks would draw the same, and a script that forgets to broadcast would not be seen.
     random.seed()
     np.random.seed()
     sys.argv = order["argv"]

@@ -65,7 +65,7 @@ class Training:
 
 
 class Listener:
-    """Is told how a training goes. A subclass overrides the methods that it needs.
+    """Hears how a training goes. A subclass overrides the methods that it needs.
 
     Attributes:
         training, clock: set before `on_start`.
@@ -79,7 +79,7 @@ class Listener:
     def on_phase(self, name: str) -> None:
         """What is done now: compiling, training, evaluating or saving.
 
-        It is told again after each step that can be heard of in no other way.
+        It is called again after each step that can be heard of in no other way.
         """
 
     def on_start(self) -> None:
@@ -133,12 +133,12 @@ class Progress(Listener):
 
 def step_teller(listeners: Iterable[Any]) -> Callable[[int], None]:
     """A function that tells the listeners of a step, in their order; only those that want it."""
-    told = tuple(
+    tellers = tuple(
         one.on_step for one in listeners if getattr(type(one), "on_step", 0) != Listener.on_step
     )
 
     def step(done: int) -> None:
-        for tell in told:
+        for tell in tellers:
             tell(done)
 
     return step
@@ -165,7 +165,7 @@ class Driver:
         Args:
             training: that will be driven.
             record: of this process; what is seen is written into it at once.
-            listeners: told in this order.
+            listeners: called in this order.
         """
         self.training, self.record, self.listeners = training, record, listeners
         self._epoch, self._stepping, self._runs = 0, "training", False

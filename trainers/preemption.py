@@ -27,7 +27,7 @@ class Preemption(Listener):
     that all ask at the same one.
 
     Args:
-        saving: writes the checkpoint; told before this listener.
+        saving: writes the checkpoint; called before this listener.
     """
 
     def __init__(self, saving: Checkpoint) -> None:
@@ -91,7 +91,7 @@ class Preemption(Listener):
         return bool(ends)
 
     def _end(self, where: str) -> None:
-        self.training.backend.barrier()  # nobody leaves while the chief writes
+        self.training.backend.barrier()  # no process leaves while the chief writes
         by = "another process" if self._noted is None else self._noted.name
         raise PreemptedError(f"ended by {by} {where}; {self._saving.said}")
 

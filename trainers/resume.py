@@ -16,7 +16,7 @@ from trainers.driver import Training
 
 # Fields of `feed` by which a run knows its checkpoint at the end of an epoch.
 _WHOSE = ("workload", "seed", "global_batch")
-# What the chief tells in the place of a checkpoint's number.
+# What the chief tells instead of a checkpoint's number.
 _NONE, _DAMAGED = -1, -2
 
 
@@ -110,7 +110,7 @@ def _newest(record: RecordInProgress, backend: Backend, run_dir: Path) -> Path |
         raise RefusalError(
             "A run goes on from a whole checkpoint.",
             received="; ".join(damaged) or "what the chief finds damaged",
-            advice=f"Remove them from {run_dir} to begin anew.",
+            advice=f"Remove them from {run_dir} to begin again.",
         )
     record.warnings += tuple(f"{one}; gone on from the one before it." for one in damaged)
     return None if chosen == _NONE else run_dir / names[chosen]

@@ -33,7 +33,7 @@ class WaitForTurn(Listener):
         if done < self._until:
             return
         if done >= (self.training.updates or math.inf):
-            self._until = math.inf  # the training is over: nobody waits any more
+            self._until = math.inf  # the training is over: nothing waits any more
             return
         with self.clock.paused():
             self._waits(done)

@@ -111,7 +111,7 @@ class ParameterServer(StrategyBackend):
             tf.config.set_visible_devices([], "GPU")
             config.device_count["GPU"] = 0
         elif use_local_gpu(self.local_rank, self.surroundings.local_size):
-            # A server is told of its devices here, too.
+            # A server learns of its devices here, too.
             config.gpu_options.visible_device_list = str(self.local_rank)
             config.gpu_options.allow_growth = True
 

@@ -18,7 +18,7 @@ from ringside_core.keras import tf
 from ringside_core.specs.cluster import ClusterTask
 
 POLL_S = 1.0
-# Nobody listens at the coordinator's port this many times in a row: its process has ended.
+# Nothing listens at the coordinator's port this many times in a row: its process has ended.
 MISSED_POLLS = 3
 # Silence, before the first answer or after it: of a network, or of a machine that restarts.
 SILENCE_S = 300.0
@@ -43,11 +43,11 @@ def _tell(task: ClusterTask) -> None:
         with _session(task, TELL_S) as (session, queue):
             session.run(queue.enqueue(0))
     except tf.errors.OpError as error:
-        print(f"{task.name} was not told that the training is over: {error}", file=sys.stderr)
+        print(f"{task.name} did not hear that the training is over: {error}", file=sys.stderr)
 
 
 def hear_over(task: ClusterTask) -> threading.Event:
-    """An event that is set when this task, which has started its server, is told so."""
+    """An event that is set when this task, which has started its server, hears so."""
     over = threading.Event()
 
     def hear() -> None:

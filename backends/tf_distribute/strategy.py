@@ -51,7 +51,7 @@ class StrategyBackend(Backend):
     def average_statistics(self, model: Any) -> None:
         """To read a variable of kind MEAN gives the mean over replicas; to assign sets all."""
         if self.num_replicas == 1 or not self.capabilities.synchronous:
-            return  # nobody else holds a copy
+            return  # no other process holds a copy
         with self.scope():
             for variable in statistics(model):
                 variable.assign(variable.numpy())

@@ -81,7 +81,7 @@ def certify_arms(
         missing = [subject for subject in subjects if kept[subject.arm.label] is None]
         made = {
             certificate.arm.label: certificate
-            for group in _alike(missing)
+            for group in _same_training(missing)
             for certificate in certify(
                 group,
                 folder=_unused(folder),
@@ -115,7 +115,7 @@ def _kept(subject: Subject, steps: int, start: Start) -> tuple[Certificate | Non
     return old, "" if old is None else store.stale(old, spec, placement)
 
 
-def _alike(subjects: Sequence[Subject]) -> list[list[Subject]]:
+def _same_training(subjects: Sequence[Subject]) -> list[list[Subject]]:
     """Those with one global batch and one arithmetic share plain Keras' trainings."""
     groups: dict[object, list[Subject]] = {}
     for subject in subjects:

@@ -58,7 +58,7 @@ def newest(
 ) -> Certificate | None:
     """The last passing certificate of this run on these hosts, which may be `stale`; else None.
 
-    A certificate of a user's own code is never used again, because nobody knows what that code
+    A certificate of a user's own code is never used again, because it is not known what that code
     reads, or imports later.
     """
     if is_own(spec.workload):
@@ -123,18 +123,18 @@ def code_now() -> str:
 
 
 def orders() -> dict[str, str]:
-    """SHA-256 of what libraries are told from outside, by name; values may be secret.
+    """SHA-256 of what libraries read from outside, by name; values may be secret.
 
     Environment variables that change what they do, their own configuration files on this machine,
     and which packages are installed.
     """
-    told = {
+    digests = {
         name: hashlib.sha256(os.fsencode(value)).hexdigest()
         for name, value in os.environ.items()
         if name.startswith(TAKES_ORDERS)
     }
-    told |= {str(path): _sha(path) for path in _configuration_files() if path.is_file()}
-    return {"the set of installed packages": _installed(), **dict(sorted(told.items()))}
+    digests |= {str(path): _sha(path) for path in _configuration_files() if path.is_file()}
+    return {"the set of installed packages": _installed(), **dict(sorted(digests.items()))}
 
 
 def _configuration_files() -> list[Path]:
@@ -162,7 +162,7 @@ def _installed() -> str:
 def _changed(before: Mapping[str, str], now: Mapping[str, str]) -> str:
     """The first of these orders that is another now, in a sentence; empty: none."""
     if not before:
-        return "it does not say what libraries were told"
+        return "it does not say what libraries read"
     for name in sorted({*before, *now}):
         if before.get(name) != now.get(name):
             how = "is new" if name not in before else "is gone"

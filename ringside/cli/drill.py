@@ -141,14 +141,14 @@ def saving(spec: RunSpec, every: int) -> RunSpec:
 def _must_be_of(comparison: Path, spec: RunSpec) -> None:
     """Refuse the comparison of another program: its report would tell of both."""
     shared = read_results(comparison).comparison.shared
-    told, asked = (
+    received, asked = (
         " ".join([one.workload, *(f"-w {k}={v}" for k, v in one.workload_options.items())])
         for one in (shared, spec)
     )
-    if told != asked:
+    if received != asked:
         raise RefusalError(
             "A drill joins the report of a comparison of the same program.",
-            received=f"{asked}; {comparison} is of {told}",
+            received=f"{asked}; {comparison} is of {received}",
             advice="Leave out --comparison, or drill the program of the comparison.",
         )
 

@@ -161,7 +161,7 @@ def _check_folder(spec: RunSpec, folder: Path, restarts: int) -> None:
         raise RefusalError(
             "A run needs a folder of its own.",
             received=f"{folder}, which holds one already",
-            advice="To go on with that one: --resume auto. To begin anew: --run-dir with another "
+            advice="To go on with that one: --resume auto. To begin again: --run-dir with another "
             "folder, or remove this one.",
         )
 

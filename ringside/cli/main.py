@@ -94,7 +94,7 @@ def build_app(arguments: list[str]) -> typer.Typer:
 
 
 def _check_search_path() -> None:
-    """Refuse modules on PYTHONPATH that would be imported in the place of Ringside's own."""
+    """Refuse modules on PYTHONPATH that would be imported instead of Ringside's own."""
     sys.path.insert(0, str(ROOT))  # the check itself must not be of such a module
     try:
         import ringside_core  # noqa: F401

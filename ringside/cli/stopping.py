@@ -14,7 +14,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 
 class Stopped(SystemExit):
-    """Ended by a signal; the person has been told how to go on."""
+    """Ended by a signal; the person knows how to go on."""
 
 
 @contextlib.contextmanager

@@ -51,7 +51,7 @@ def ask(
     """Run `trainers.availability` on a Keras; its answer, see there.
 
     Raises:
-        RefusalError: that process failed; its last error is told.
+        RefusalError: that process failed; its last error is in the message.
     """
     request = {
         "arms": [

@@ -226,12 +226,12 @@ def _for_breakdown(console: Console, arms: tuple[Arm, ...], shared: Shared) -> t
 def circumstances(shared: Shared) -> Circumstances:
     """What the runs of this process depend on besides the machine, see Circumstances."""
     orders = store.orders()
-    told = "\n".join(f"{name}={digest}" for name, digest in orders.items())
+    text = "\n".join(f"{name}={digest}" for name, digest in orders.items())
     files = filter(None, (own_file(shared.workload), shared.data_dir))
     relative = not all(Path(file).is_absolute() for file in files)
     return Circumstances(
         cores=tuple(sorted(os.sched_getaffinity(0))),
         variables=tuple(orders),
-        variables_sha256=hashlib.sha256(told.encode(errors="surrogateescape")).hexdigest(),
+        variables_sha256=hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest(),
         folder=os.getcwd() if relative else "",
     )

@@ -114,7 +114,7 @@ def run_launches(
         comparison: with its arms, and with the runs of an earlier call that was interrupted.
         folder: of the comparison.
         executor: runs an arm alone.
-        observer: is told what happens.
+        observer: hears what happens.
         plan_of: the processes of an arm in a live launch; None: as its launcher starts it, and in
             the final without it where Ringside can.
 

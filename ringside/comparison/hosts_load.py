@@ -71,11 +71,11 @@ class HostsWatch:
     """Watches the processors that a run is pinned to, on all of its hosts.
 
     CPU time of others = busy time − CPU time of the run's own processes (from their records; on
-    this machine, from this process and its children) − STARTING_S for each host. Nobody counts the
-    time of STARTING_S, and a short run on a quiet host must not be called disturbed; so others are
-    underestimated by at most that much. Hosts with one kernel share /proc/stat and are treated as
-    one machine. If this machine is a host of the run, the processes on it are children of this one,
-    and their time is counted once.
+    this machine, from this process and its children) − STARTING_S for each host. What a process
+    does in that time is not counted, and a short run on a quiet host must not be called disturbed;
+    so others are underestimated by at most that much. Hosts with one kernel share /proc/stat and
+    are treated as one machine. If this machine is a host of the run, the processes on it are
+    children of this one, and their time is counted once.
 
     Args:
         names: of the hosts.

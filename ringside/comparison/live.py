@@ -123,7 +123,7 @@ def live_launch(
 
     Args:
         deadline_s: a run that makes no progress for so long in its turn has hung.
-        observer: is told what happens.
+        observer: hears what happens.
         most: runs that will be started.
 
     Raises:

@@ -14,7 +14,7 @@ from ringside_core.text import duration
 
 
 class Observer:
-    """Is told what happens. This one ignores it."""
+    """Hears what happens. This one ignores it."""
 
     def start(self, label: str) -> None:
         """A run begins."""

@@ -48,7 +48,7 @@ def reopened(folder: Path, *, budget: str | None) -> Comparison:
         return comparison
     asked = comparison.asked.replace(budget_s=comparison.spent_s + parse_duration(budget))
     again = comparison.replace(asked=asked, ended_because="")
-    # Whoever has read the words of a comparison that ended, and goes on, has another look.
+    # To read the words of a comparison that ended, and to go on, is another look.
     return with_more(again.replace(looks=comparison.looks + bool(comparison.ended_because)))
 
 
@@ -128,16 +128,16 @@ def _refuse_other_runs(comparison: Comparison, path: Path) -> None:
 def refuse_other_circumstances(before: Circumstances, now: Circumstances) -> None:
     """Refuse to mix launches that were made under different circumstances; name both."""
     were, are = set(before.variables), set(now.variables)
-    told = [f"{name} is there, and was not" for name in sorted(are - were)]
-    told += [f"{name} was there, and is not" for name in sorted(were - are)]
-    if not told and before.variables_sha256 != now.variables_sha256:
+    reasons = [f"{name} is there, and was not" for name in sorted(are - were)]
+    reasons += [f"{name} was there, and is not" for name in sorted(were - are)]
+    if not reasons and before.variables_sha256 != now.variables_sha256:
         found, was = (one.variables_sha256[:DIGITS] for one in (now, before))
-        told = [f"{', '.join(now.variables)} with values of SHA-256 {found}, and it was {was}"]
+        reasons = [f"{', '.join(now.variables)} with values of SHA-256 {found}, and it was {was}"]
     cores, before_cores = (", ".join(map(str, one.cores)) for one in (now, before))
     folder, before_folder = (one.folder or "nowhere" for one in (now, before))
     for what, received in (
         ("the cores", cores != before_cores and f"{cores}, and it was {before_cores}"),
-        ("the environment variables, configuration files and packages", "; ".join(told)),
+        ("the environment variables, configuration files and packages", "; ".join(reasons)),
         (
             "the folder of its relative file names",
             folder != before_folder and f"{folder}, and it was {before_folder}",

@@ -57,7 +57,7 @@ def announcement(comparison: Comparison) -> list[str]:
         stages = f"screened once, {final}"
     lines = [f"{arms}, {stages}: {duration(asked.budget_s)}"]
     if comparison.addresses and looks(tuple(comparison.addresses)) is None:
-        lines.append("the load of the hosts cannot be watched: nobody knows what is disturbed")
+        lines.append("the load of the hosts cannot be watched: what is disturbed is not known")
     if not comparison.live and asked.launches != 0:
         once_s = expected_s((comparison.spec_of(arm) for arm in comparison.arms_of(0)), placement)
         about = "" if once_s is None else f", about {duration(once_s)} for each of all arms once"
@@ -114,11 +114,11 @@ def _tell_chosen(
     for trial in comparison.trials:
         if before is not None and trial in before.trials:
             continue
-        told = ""
+        text = ""
         if trial.passed_over:
-            told = f"passed over: {trial.arm.label}. {trial.passed_over}"
+            text = f"passed over: {trial.arm.label}. {trial.passed_over}"
         elif trial.chosen:
             kept = trial.arm.label == trial.tuned_from
-            told = "no other setting was faster" if kept else f"tuned: {trial.arm.label}"
-        if told:
-            console.print(f"{trial.tuned_from:<34} {told}", highlight=False, markup=False)
+            text = "no other setting was faster" if kept else f"tuned: {trial.arm.label}"
+        if text:
+            console.print(f"{trial.tuned_from:<34} {text}", highlight=False, markup=False)

@@ -18,7 +18,7 @@ CLONE_NEWNS = 0x20000  # linux/sched.h
 
 @cache
 def may_mount() -> bool:
-    """Whether this process may have a disk of its own; tried where nobody else sees it."""
+    """Whether this process may have a disk of its own; tried where no other process sees it."""
     words = ["unshare", "--mount", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]
     try:
         return subprocess.run(words, capture_output=True, check=False).returncode == 0
@@ -41,18 +41,18 @@ def small_disk(folder: Path, like: Path) -> Iterator[None]:
         OSError, CalledProcessError: this process may not mount a disk.
     """
     _leave_the_mounts_of_others()
-    told, kept = folder.with_name(f"{folder.name}-told"), folder.with_name(f"{folder.name}-kept")
-    told.mkdir()
+    aside, kept = folder.with_name(f"{folder.name}-aside"), folder.with_name(f"{folder.name}-kept")
+    aside.mkdir()
     size = SMALLEST_BYTES + 4 * sum(one.stat().st_size for one in like.rglob("*") if one.is_file())
     _mount("-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder))
     try:
         (folder / FOLDER).mkdir()
-        _mount("--bind", str(told), str(folder / FOLDER))
+        _mount("--bind", str(aside), str(folder / FOLDER))
         yield
         shutil.copytree(folder, kept)
     finally:
         subprocess.run(["umount", "--lazy", "--recursive", folder], check=True)
-        shutil.rmtree(told)
+        shutil.rmtree(aside)
     folder.rmdir()
     kept.rename(folder)
 

@@ -35,7 +35,7 @@ def drill(
         start: where and by which launcher.
         deadline_s: see `launch.execute`.
         min_replicas: see `launch.elastic`; None: every run keeps its size.
-        on_start: told what begins, in words.
+        on_start: called with what begins, in words.
         on_cell: given all that has been found so far, after each cell.
 
     Raises:

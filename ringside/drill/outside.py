@@ -59,7 +59,7 @@ class Strike:
             Lab.find(lab_of(self.host)).cut(self.host)
 
     def undo(self) -> None:
-        """Mend what nobody else can mend: a link, a disk."""
+        """Mend what no process of the run can mend: a link, a disk."""
         if self.fault == "disk-full":
             disk.empty(self.run_dir)
         elif self.fault in CUT_S:

@@ -205,7 +205,7 @@ class Run:
         attempts = ended + (self.fault == "launcher-killed")
         if attempts and not (self.folder / "attempts" / str(attempts)).exists():
             return None  # what is there is of the attempt that has ended
-        told = trainers_of(self.folder)
-        if not told or not all(one.fit == fit and one.steps_left < left for one in told):
+        trainers = trainers_of(self.folder)
+        if not trainers or not all(one.fit == fit and one.steps_left < left for one in trainers):
             return None
-        return max(0, max(one.total_steps for one in told) - left) if attempts else 0
+        return max(0, max(one.total_steps for one in trainers) - left) if attempts else 0

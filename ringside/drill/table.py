@@ -32,9 +32,9 @@ def _ended(cell: Cell) -> str:
     kinds = [one.kind for one in cell.outcomes]
     if not kinds:
         return "gone"
-    told = kinds[0] if cell.fault != "launcher-killed" else "killed"
+    text = kinds[0] if cell.fault != "launcher-killed" else "killed"
     end = kinds[-1]
-    return told if end == "completed" or len(kinds) == 1 else f"{told}, then {end}"
+    return text if end == "completed" or len(kinds) == 1 else f"{text}, then {end}"
 
 
 def _seconds(value: float | None) -> str:

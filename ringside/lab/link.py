@@ -189,7 +189,7 @@ def shape(host: LabHost, bits_per_s: int, *, first: bool = False) -> None:
     """Limit what leaves the host, and what reaches it, to this many bits per second.
 
     A rate is changed by a new queue in place of the old, whose packets are lost as in a switch that
-    is set anew. `tc qdisc change` would keep them; but one that is larger than a slower rate's
+    is set again. `tc qdisc change` would keep them; but one that is larger than a slower rate's
     bucket never gets through, and nothing behind it either: the link would stall for good.
 
     Args:

@@ -24,7 +24,7 @@ def one_at_a_time() -> Iterator[None]:
     """Hold a lock, so that one lab at a time is made or removed; it ends with this process."""
     if not SSH.is_dir():
         raise RefusalError(
-            "ssh must read its configuration from a folder, so that it can be told of the lab.",
+            "ssh must read its configuration from a folder, so that it can learn of the lab.",
             received=f"no {SSH}",
             advice=f"Make it, and put `Include {SSH}/*.conf` first into /etc/ssh/ssh_config.",
         )
@@ -130,7 +130,7 @@ def _make_key(path: Path) -> None:
 
 def _sshd_config(host: LabHost, folder: Path) -> str:
     # MaxStartups, MaxSessions: a launcher opens one connection per process, all at once.
-    # StrictModes: the umask may let a group write the key's file, but nobody else can reach its
+    # StrictModes: the umask may let a group write the key's file, but no one else can reach its
     # folder.
     return f"""\
 ListenAddress {host.address}:22

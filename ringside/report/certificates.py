@@ -98,11 +98,11 @@ def _explained(check: Check) -> Iterator[str]:
     by_step: dict[int, list[Deviation]] = {}
     for one in check.by_step:
         by_step.setdefault(one.step, []).append(one)
-    told = []  # the largest of each step; of the first step above the tolerance, all kinds
+    lines = []  # the largest of each step; of the first step above the tolerance, all kinds
     for step, found in sorted(by_step.items()):
         most = max(found, key=lambda one: float("inf") if one.value is None else one.value)
-        told += found if first is not None and step == first.step else [most]
-    for one in told:
+        lines += found if first is not None and step == first.step else [most]
+    for one in lines:
         size = "not a number" if one.value is None else f"{one.value:.1e}"
         when = f"step {one.step}" if one.step else "at start"
         mark = "  <-- first above the tolerance" if one is first else ""

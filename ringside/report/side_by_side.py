@@ -154,7 +154,7 @@ def _notes(two: SideBySide) -> list[str]:
     else:
         notes.append(
             "No arm without distribution is in both comparisons, so a change of the machine cannot "
-            "be told from a change of a stack."
+            "be separated from a change of a stack."
         )
     if two.only_before:
         notes.append(f"Only before: {', '.join(two.only_before)}.")

@@ -126,9 +126,9 @@ def _lead(comparison: Comparison, summary: Summary) -> str:
         if shared.global_batch is None
         else f"global batch {shared.global_batch}"
     )
-    nobody = not any(row.comparable for row in summary.arms)
+    none = not any(row.comparable for row in summary.arms)
     return (
-        f"{'No arm is comparable, so no arm is ranked. ' if nobody else ''}"
+        f"{'No arm is comparable, so no arm is ranked. ' if none else ''}"
         f"{spec.workload}, {size}, {plural(spec.epochs, 'epoch')}, "
         f"{spec.precision}{_KERAS[shared.keras]}. {what} on {where}."
     )

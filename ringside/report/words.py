@@ -78,8 +78,8 @@ def no_interval(figure: Figure) -> str:
 def why_no_interval(figures: Iterable[Figure]) -> str:
     """One sentence with each reason once; empty: every value has its interval."""
     reasons = [one.reason for one in figures if one.value is not None and one.interval is None]
-    told = "; ".join(dict.fromkeys(reason for reason in reasons if reason))
-    return f"Where there is no interval: {told}." if told else ""
+    text = "; ".join(dict.fromkeys(reason for reason in reasons if reason))
+    return f"Where there is no interval: {text}." if text else ""
 
 
 def covers(figure: Figure, value: float) -> bool:

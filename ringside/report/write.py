@@ -66,7 +66,7 @@ def files_of(comparison: Comparison, folder: Path, *, digest: str) -> dict[str, 
     Raises:
         RefusalError: the records contradict each other.
     """
-    # Templates and plots take a second to import: whoever only asks for help does not wait for it.
+    # Templates and plots take a second to import, for which --help does not wait.
     from ringside.report.data import render_csv, samples_into
     from ringside.report.html import render_html
     from ringside.report.markdown import render_markdown

@@ -120,7 +120,7 @@ def breakdown_of(comparison: Comparison, label: str) -> Breakdown:
         whole = mean_with_interval(list(account.whole.values()))
         return Breakdown(label, whole, (), Figure(None, NO_RUNS), NO_RUNS)
     whole, parts, remainder = _averages(account, None)
-    reason = _told(account.unknown) if whole.n else whole.reason
+    reason = _why_unknown(account.unknown) if whole.n else whole.reason
     return Breakdown(label, whole, parts, remainder, reason)
 
 
@@ -140,7 +140,7 @@ def breakdown_between(comparison: Comparison, first: str, second: str) -> Breakd
         why_not = NEVER_TOGETHER
     else:
         whole, parts, remainder = _averages(mine, yours)
-        reason = _told({**yours.unknown, **mine.unknown})
+        reason = _why_unknown({**yours.unknown, **mine.unknown})
         return Breakdown(first, whole, parts, remainder, reason, second)
     none = Figure(None, why_not)
     return Breakdown(first, none, (), none, why_not, second)
@@ -173,7 +173,7 @@ def _average(values: Sequence[float]) -> Figure:
     return mean_with_interval(values) if values else Figure(None, NEVER_TOGETHER)
 
 
-def _told(unknown: Mapping[str, str]) -> str:
+def _why_unknown(unknown: Mapping[str, str]) -> str:
     return "; ".join(f"{name} is in the remainder: {why}" for name, why in unknown.items())
 
 

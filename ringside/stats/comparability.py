@@ -1,6 +1,6 @@
-"""What can be compared: runs must be alike, and an arm needs a certificate for what it ran.
+"""What can be compared: runs of the same terms, of arms with a certificate for what they ran.
 
-Runs that are not alike are refused. An arm without a valid certificate stays in the report, and is
+Runs of other terms are refused. An arm without a valid certificate stays in the report, and is
 not ranked.
 """
 
@@ -23,10 +23,10 @@ MAY_DIFFER: dict[str, Any] = {
     "resources": {"intra_op_threads", "inter_op_threads"},
 }
 PROCESSOR = "processor"
-ALIKE = "All runs that are compared must have the same {}."
+SAME = "All runs that are compared must have the same {}."
 
 
-# Runs that are alike
+# Terms that all runs share
 
 
 def arms_by_label(comparison: Comparison) -> dict[str, Arm]:
@@ -40,16 +40,16 @@ def arms_by_label(comparison: Comparison) -> dict[str, Arm]:
     arms = {arm.label: arm for arm in comparison.arms}
     for run in comparison.runs:
         arm = arms[run.arm]
-        told, ran = (arm.backend, arm.replicas), (run.spec.backend, run.spec.topology.num_replicas)
-        if told != ran:
+        due, ran = (arm.backend, arm.replicas), (run.spec.backend, run.spec.topology.num_replicas)
+        if due != ran:
             raise RefusalError(
                 "A run must have the backend and the number of replicas of its arm.",
-                received=f"{_place(run)}: {ran[0]} ×{ran[1]}, and the arm is {told[0]} ×{told[1]}",
+                received=f"{_place(run)}: {ran[0]} ×{ran[1]}, and the arm is {due[0]} ×{due[1]}",
             )
     return arms
 
 
-def check_alike(comparison: Comparison, arms: Mapping[str, Arm]) -> None:
+def check_same_terms(comparison: Comparison, arms: Mapping[str, Arm]) -> None:
     """Refuse runs that cannot be compared; the message has both values.
 
     Raises:
@@ -62,12 +62,12 @@ def check_alike(comparison: Comparison, arms: Mapping[str, Arm]) -> None:
         ran, due = (spec.model_dump(mode="json", exclude=MAY_DIFFER) for spec in specs)
         for name, value, expected in differences(ran, due):
             raise RefusalError(
-                ALIKE.format(name),
+                SAME.format(name),
                 received=f"{value} in {_place(run)}, and {expected} is its arm's",
             )
     for number in {run.round for run in runs}:  # another launch may have another seed
         seeds = [(_place(run), run.spec.seed) for run in runs if run.round == number]
-        _check_same(ALIKE.format("seed"), seeds)
+        _check_same(SAME.format("seed"), seeds)
     _check_machines(comparison)
     _check_models([run for run in runs if not _proved_unlike(arms[run.arm], comparison)])
 
@@ -76,9 +76,9 @@ def _place(run: Run) -> str:
     return f"run {run.arm!r} of {run.stage}"
 
 
-def _check_same(rule: str, told: Sequence[tuple[str, object]], what: str = "") -> None:
+def _check_same(rule: str, values: Sequence[tuple[str, object]], what: str = "") -> None:
     """Refuse values of which one is another than the first; None: not known."""
-    known = [(place, value) for place, value in told if value is not None]
+    known = [(place, value) for place, value in values if value is not None]
     for place, value in known:
         first, expected = known[0]
         if value != expected:
@@ -87,7 +87,7 @@ def _check_same(rule: str, told: Sequence[tuple[str, object]], what: str = "") -
 
 def _check_models(runs: Sequence[Run]) -> None:
     """Runs of one launch start with the same weights; gradients have one size in all launches."""
-    told = [
+    values = [
         (run.round, f"{_place(run)} ({one.task})", one.initial_digest[:DIGITS], one.gradient_bytes)
         for run in runs
         if run.outcome.completed
@@ -95,9 +95,9 @@ def _check_models(runs: Sequence[Run]) -> None:
     ]
     rule = "The model must not change while launches are made: start a new comparison."
     for number in sorted({run.round for run in runs}):
-        digests = [(place, digest or None) for at, place, digest, _ in told if at == number]
+        digests = [(place, digest or None) for at, place, digest, _ in values if at == number]
         _check_same(rule, digests, "initial_digest ")
-    _check_same(rule, [(place, size) for _, place, _, size in told], "gradient_bytes ")
+    _check_same(rule, [(place, size) for _, place, _, size in values], "gradient_bytes ")
 
 
 def _proved_unlike(arm: Arm, comparison: Comparison) -> bool:
@@ -119,7 +119,7 @@ def _check_machines(comparison: Comparison) -> None:
                 what, before, now = difference
                 version = "" if what == PROCESSOR else "version of "
                 raise RefusalError(
-                    ALIKE.format(f"{version}{what}"),
+                    SAME.format(f"{version}{what}"),
                     received=f"{now} in {_place(run)}, {before} in {_place(first)}",
                 )
         found = sorted({(record.machine.host, record.machine.cpu_model) for record in run.records})
@@ -158,7 +158,7 @@ def certificates_by_arm(comparison: Comparison) -> dict[str, Certificate]:
     """The certificates by the label of their arm.
 
     Raises:
-        RefusalError: an arm has two, so nobody knows which one is valid.
+        RefusalError: an arm has two, so it is not known which one is valid.
     """
     found = {one.arm.label: one for one in comparison.certificates}
     if len(found) != len(comparison.certificates):

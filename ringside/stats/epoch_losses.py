@@ -31,7 +31,7 @@ class Departure:
     Attributes:
         stage: its launch, as `Run.stage` says it.
         epoch: from 1.
-        doubtful: no arm agrees with more than half of the arms, so nobody knows which one is right.
+        doubtful: no arm agrees with more than half of the arms, which one is right is unknown.
     """
 
     other: str  # label of the arm that it is held against; `expected` is its loss
@@ -45,12 +45,12 @@ class Departure:
     doubtful: bool = False
 
     def __str__(self) -> str:
-        told = (
+        text = (
             f"its {self.kind} loss of epoch {self.epoch} in {self.stage} is "
             f"{self.loss:.6g}, that of {self.other} is {self.expected:.6g}: {self.share:.1e} of "
             f"the largest loss apart, where rounding explains {self.tolerance:.1e}"
         )
-        return f"{told}; no majority says which of them is right" if self.doubtful else told
+        return f"{text}; no majority says which of them is right" if self.doubtful else text
 
 
 @dataclass(frozen=True)
@@ -82,11 +82,11 @@ class Losses:
         who = f"{len(self.held)} exact arms were held against each other"
         if self.splitting:
             who += f", among arms of one size because of {listed(self.splitting)}"
-        told = f"The losses of every epoch of {who}: "
+        text = f"The losses of every epoch of {who}: "
         if self.departures:
-            return f"{told}{listed(sorted(self.departures))} departs by more than rounding."
+            return f"{text}{listed(sorted(self.departures))} departs by more than rounding."
         size = f"{self.largest:.1e} of the largest loss" if self.largest else "0"
-        return f"{told}they agree up to rounding; the largest difference is {size}."
+        return f"{text}they agree up to rounding; the largest difference is {size}."
 
 
 class _Course(NamedTuple):

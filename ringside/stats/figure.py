@@ -53,12 +53,12 @@ def spread_of(figures: Sequence[Figure]) -> Spread:
     """Median, lowest and highest of the figures that have a value."""
     values = [figure.value for figure in figures if figure.value is not None]
     reasons = list(dict.fromkeys(figure.reason for figure in figures if figure.value is None))
-    told = "; ".join(reasons)
+    text = "; ".join(reasons)
     if not values:
-        return Spread(None, told or "no run completed", of=len(figures))
+        return Spread(None, text or "no run completed", of=len(figures))
     return Spread(
         statistics.median(values),
-        told,
+        text,
         n=len(values),
         of=len(figures),
         lowest=min(values),

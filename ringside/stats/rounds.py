@@ -51,10 +51,10 @@ def disturbance(run: Run) -> str:
     others, stolen = _shares(run)
     reasons = []
     if others > DISTURBED_SHARE:
-        told = f"others used {others:.0%} of its cores"
+        text = f"others used {others:.0%} of its cores"
         if run.load is not None and (of_all := beside(run)) is not None:
-            told += f", and {of_all:.0%} of all {run.load.machine_cores}"
-        reasons.append(told.replace("%", " %"))
+            text += f", and {of_all:.0%} of all {run.load.machine_cores}"
+        reasons.append(text.replace("%", " %"))
     if stolen > DISTURBED_SHARE:
         reasons.append(f"the host took {stolen:.0%} of its cores away".replace("%", " %"))
     return "; ".join(reasons)

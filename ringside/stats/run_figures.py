@@ -129,14 +129,14 @@ def clock_share(run: Run, median: Figure) -> Figure:
     Max over processes of clock_s_per_step ÷ the median step time of the run, in ms.
     """
     costs = [record.clock_s_per_step for record in timed_records(run)]
-    told = [cost for cost in costs if cost is not None]
+    known = [cost for cost in costs if cost is not None]
     if median.value is None:
         return median
-    if len(told) < len(costs):
+    if len(known) < len(costs):
         return Figure(None, NOT_RECORDED)
     if not median.value:  # only in an asynchronous run: its steps may end at the same time
         return Figure(None, "the median step time is 0")
-    return Figure(1000 * max(told) / median.value)
+    return Figure(1000 * max(known) / median.value)
 
 
 def startup_s(run: Run) -> Figure:

@@ -25,10 +25,10 @@ from ringside_core.specs import Comparison, MachineFacts, RefusalError
 from ringside_core.specs.noun import differences
 
 MEASURE = "it is what the others are measured against"
-NOT_TOLD_APART = "machine and stack are not told apart: "
+NOT_SEPARATED = "machine and stack cannot be separated: "
 SLOWEST_LINK = "slowest link"
 CONGESTION_CONTROL = "TCP's congestion control"
-NOT_TOLD = "not told"  # by a transfer of an earlier version, or where there is none
+NOT_KNOWN = "not known"  # by a transfer of an earlier version, or where there is none
 MAY_DIFFER = {"seed", "data_dir"}  # of what all arms share
 
 Rates = Mapping[str, Mapping[int, float]]  # examples/s by arm and round
@@ -109,9 +109,9 @@ def side_by_side(before: Comparison, now: Comparison) -> SideBySide:
     serial = one.serial if one.serial == other.serial and one.serial in both else ""
     base, why_none = serial, ""
     if not serial:
-        why_none = f"{NOT_TOLD_APART}the serial arm is not in both comparisons"
+        why_none = f"{NOT_SEPARATED}the serial arm is not in both comparisons"
     elif not (old[serial].comparable and new[serial].comparable):
-        base, why_none = "", f"{NOT_TOLD_APART}{serial} is not comparable in both comparisons"
+        base, why_none = "", f"{NOT_SEPARATED}{serial} is not comparable in both comparisons"
     rates = (_rates(one), _rates(other))
     changes = _judged(
         [
@@ -226,17 +226,17 @@ def _refuse(of: str, what: str, before: object, now: object) -> None:
 
 def _circumstances(before: Comparison, now: Comparison) -> list[tuple[str, str, str]]:
     """What may differ: it is what one wants to compare."""
-    told = (_facts(before), _facts(now))
-    names = {**told[0], **told[1]}
+    two = (_facts(before), _facts(now))
+    names = {**two[0], **two[1]}
     then, today = slowest_bits_per_s(before.links), slowest_bits_per_s(now.links)
     if then is not None and today is not None and same_rate(then, today):
         del names[SLOWEST_LINK]  # two measurements of one link never agree exactly
-    if any(facts[CONGESTION_CONTROL] == NOT_TOLD for facts in told):
+    if any(facts[CONGESTION_CONTROL] == NOT_KNOWN for facts in two):
         del names[CONGESTION_CONTROL]
     return [
-        (name, told[0].get(name, "absent"), told[1].get(name, "absent"))
+        (name, two[0].get(name, "absent"), two[1].get(name, "absent"))
         for name in names
-        if told[0].get(name) != told[1].get(name)
+        if two[0].get(name) != two[1].get(name)
     ]
 
 
@@ -251,7 +251,7 @@ def _facts(comparison: Comparison) -> dict[str, str]:
         "host": machine.host,
         "hosts": ", ".join(host.name for host in comparison.hosts) or "one machine",
         "interface": comparison.interface or "none",
-        CONGESTION_CONTROL: ", ".join(congestion_controls(comparison.links)) or NOT_TOLD,
+        CONGESTION_CONTROL: ", ".join(congestion_controls(comparison.links)) or NOT_KNOWN,
         SLOWEST_LINK: "none" if slowest is None else rate_words(slowest),
         "memory, bytes": str(machine.memory_bytes),
         "code of Ringside": ", ".join(codes) or "not verified",

@@ -1,6 +1,6 @@
 """The time of every step of a run, as its processes recorded it, and which steps count.
 
-Steps of the warm-up do not count. The warm-up is found from the step times; nobody guesses it.
+Steps of the warm-up do not count. The warm-up is found from the step times, not guessed.
 """
 
 import functools
@@ -93,12 +93,12 @@ def check_records_agree(run: Run) -> None:
                 for record in records
                 if number < len(record.epochs)
             }
-            told = [f"{task} {value}" for task, value in seen.items()]
-            told += [f"{record.task} none" for record in records if record.task not in seen]
+            lines = [f"{task} {value}" for task, value in seen.items()]
+            lines += [f"{record.task} none" for record in records if record.task not in seen]
             if len(set(seen.values())) > 1 or len(seen) < len(records):
                 raise RefusalError(
                     f"All processes of a run must record the same {what} of each epoch.",
-                    received=f"{where}: " + ", ".join(told),
+                    received=f"{where}: " + ", ".join(lines),
                 )
 
 

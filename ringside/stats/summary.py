@@ -9,7 +9,7 @@ from ringside.stats.comparability import (
     FOR_BREAKDOWN,
     arms_by_label,
     certificates_by_arm,
-    check_alike,
+    check_same_terms,
     why_not_comparable,
 )
 from ringside.stats.contest import Contest, contest, sides
@@ -146,7 +146,7 @@ def summarize(comparison: Comparison) -> Summary:
             must share, the processes of one run disagree, or a throughput is not valid.
     """
     arms = arms_by_label(comparison)
-    check_alike(comparison, arms)
+    check_same_terms(comparison, arms)
     launches, samples = launches_of(comparison), samples_of(comparison)
     rows = _run_rows(comparison, arms, launches)
     certificates = certificates_by_arm(comparison)

@@ -54,7 +54,7 @@ class Part:
         pending: gradients × shares of the passes before, by the key of the variable; None: the step
             is run in one pass.
         last: no pass follows, so an optimizer updates.
-        results: of metrics that the step was told.
+        results: of metrics that the step was given.
         whole: a metric is being given all replicas' rows.
     """
 

@@ -10,7 +10,7 @@ CPUS = Path("/sys/devices/system/cpu")
 def usable_cores() -> tuple[int, ...]:
     """Processors that this process may use: one of each physical core first, then the others.
 
-    Two threads of one core (hyper-threads) share its arithmetic, so they are not two cores. Whoever
+    Two threads of one core (hyper-threads) share its arithmetic, so they are not two cores. What
     takes processors from the start gets whole cores as long as there are any.
     """
     seen: dict[int, int] = {}

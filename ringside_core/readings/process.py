@@ -79,7 +79,7 @@ def start_ticks(pid: int | str) -> int:
     not: a step of the clock (NTP, a resumed virtual machine) moves the start of every process.
 
     Raises:
-        OSError: there is no such process, or it has ended and nobody has waited for it.
+        OSError: there is no such process, or it has ended and its parent has not waited for it.
     """
     fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
     if fields[0] in "ZX":

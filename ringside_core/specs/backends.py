@@ -1,7 +1,7 @@
 """The table of backends: one row says all that Ringside knows about a backend without starting it.
 
 A new backend is a class (in `backends/`), a type of options (in `options.py`) and a row here.
-Nobody asks a backend for its name: code asks the row what the backend can do.
+No code asks a backend for its name: it asks the row what the backend can do.
 """
 
 from collections.abc import Mapping
@@ -67,7 +67,7 @@ class BackendRow:
         implementation: `module:Class`. The module is imported when the class is used.
         capabilities: what it is able to do.
         options: the type of its options. Their annotations say what `--tuned` tries.
-        default_arms: an arm for each, if nobody names backends: the options, as they are typed
+        default_arms: an arm for each, if no backends are named: the options, as they are typed
             after the name and a colon. The empty text: without options.
         compared_by_default: whether the default comparison has it, at its largest size.
     """

@@ -232,7 +232,7 @@ class Comparison(Document):
         code_version: of Ringside's code that made it, as in a certificate; empty: not known.
         circumstances: under which it was begun; None: not known.
         hosts: of the hostfile, in its order; empty: this machine. The first of them is `machine`.
-        interface: name of the network interface that the stacks were told to use; None: all is on
+        interface: name of the network interface that the stacks were given; None: all is on
             the launching machine.
         servers_on: hosts of parameter servers; empty: they took turns.
         oversubscribe: more replicas than cores on a host were meant.

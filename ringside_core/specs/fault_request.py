@@ -15,7 +15,7 @@ REACHED = "reached-"
 
 
 class FaultRequest(Document):
-    """What the tasks of a run are told of a fault.
+    """What the tasks of a run know of a fault.
 
     Attributes:
         fault: its name.

@@ -19,7 +19,7 @@ def is_full(error: OSError) -> bool:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a text file atomically: nobody ever sees half of it."""
+    """Write a text file atomically: no reader ever sees half of it."""
     with whole_file(path) as stream:
         stream.write(text.encode())
 
@@ -65,7 +65,7 @@ def whole_file(path: Path, *, lasting: bool = False) -> Iterator[BinaryIO]:
 
 
 def remove_halves(path: Path) -> None:
-    """Remove what writers of this file have left who were killed. Nobody else may write it now."""
+    """Remove what writers of this file have left who were killed. No one else may write it now."""
     for half in path.parent.glob(f".{path.name}.*{HALF}"):
         half.unlink(missing_ok=True)
 

@@ -38,13 +38,13 @@ def environment_of(version: KerasVersion) -> dict[str, str]:
 
 
 def chosen_version(*, imported: bool) -> KerasVersion:
-    """The Keras of this process; legacy Keras if nobody has chosen.
+    """The Keras of this process; legacy Keras if none was chosen.
 
     Args:
         imported: whether TensorFlow was imported already.
 
     Raises:
-        ImportError: it was, and took Keras 3 because nobody had chosen.
+        ImportError: it was, and took Keras 3 because none was chosen.
     """
     chosen = os.environ.get(SWITCH)
     if imported and chosen is None:
@@ -96,7 +96,7 @@ def _imports(file: Path, seen: set[Path]) -> Iterator[tuple[str, str]]:
     try:
         tree = ast.parse(file.read_bytes())
     except (OSError, SyntaxError, ValueError):
-        return  # whoever runs it says so
+        return  # what runs it says so
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]

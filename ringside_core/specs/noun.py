@@ -18,8 +18,10 @@ def _telling_refusals(value: Any, check: Callable[[Any], Any]) -> Any:
     try:
         return check(value)
     except RefusalError as error:
-        told = "{text}"
-        raise PydanticCustomError("refusal", told, {"text": str(error), "refusal": error}) from None
+        template = "{text}"
+        raise PydanticCustomError(
+            "refusal", template, {"text": str(error), "refusal": error}
+        ) from None
 
 
 class Noun(BaseModel):

@@ -296,7 +296,7 @@ class Execution(Noun):
         outcome: of the whole run; the death of a process that wrote no record is in it.
         records: one for each process that wrote one.
         wall_s: from the start of the first process to the end of the last.
-        failing_task: whose output explains a failure; empty: nobody's.
+        failing_task: whose output explains a failure; empty: no task's.
         last_lines: the end of that output.
         started_unix_s: when the first process was started, on the launching machine; None: the
             file is older than this field.

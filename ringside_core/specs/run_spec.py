@@ -257,7 +257,7 @@ class RunSpec(TrainingSpec, Document):
             )
         received = ""  # why there is no reduction that could be left out
         if self.topology.num_replicas == 1:
-            received = "one replica, which has nobody to share gradients with"
+            received = "one replica, which has no other to share gradients with"
         elif not self.capabilities.synchronous:
             received = (
                 f"{self.backend}, in which each worker's gradients are an update of their own"

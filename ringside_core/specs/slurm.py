@@ -24,7 +24,7 @@ STEP = "SLURM_STEP_ID"
 NEEDED = (RANK, SIZE, NODES, LAYOUT, JOB, STEP)
 NODE_OF_TASK = "SLURM_NODEID"
 
-# Nobody can ask the kernel of another node for a free port. So ports are computed from the numbers
+# The kernel of another node cannot be asked for a free port. So ports are computed from the numbers
 # of job and step. They are below Linux's range for outgoing connections (32768 and up).
 FIRST_PORT = 20000
 PORTS = 10000

@@ -26,7 +26,7 @@ def no_fit(script: str, fits: int = 0) -> RefusalError:
             advice=f"Use -w fit={fits} or less.",
         )
     return RefusalError(
-        "A script must call ringside.fit(model, …) in the place of model.fit(…).",
+        "A script must call ringside.fit(model, …) instead of model.fit(…).",
         received=f"{script_words(script)[0]}, which ends without it",
         advice="For a loop with a tape, write the update as @ringside.step, and call "
         "ringside.fit(step, …). If the script does call it, a bare `except:` may have caught how "

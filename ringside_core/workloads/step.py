@@ -1,4 +1,4 @@
-"""A training step of one's own, written as a function with a tape: a model that runs it."""
+"""Your own training step, written as a function with a tape: a model that runs it."""
 
 import inspect
 import sysconfig
@@ -20,7 +20,7 @@ _DEEPEST = 8
 class Step:
     """A function that makes one training step: `@ringside.step` above it.
 
-    It is called as before. Given to `ringside.fit` in the place of a model, it is run on batches of
+    It is called as before. Given to `ringside.fit` instead of a model, it is run on batches of
     the data, distributed like a model's `train_step`.
     """
 
@@ -116,19 +116,19 @@ def _is_built(part: Any) -> bool:
     return isinstance(part, _HOLDERS) and getattr(part, "built", True)
 
 
-def _named(told: Any, name: str) -> dict[str, Any]:
+def _named(returned: Any, name: str) -> dict[str, Any]:
     """What a step returns, by name."""
-    if isinstance(told, dict):
-        return told
-    if told is None:
+    if isinstance(returned, dict):
+        return returned
+    if returned is None:
         raise RefusalError(
             "A step function must return its loss, or losses by name.",
             received=f"nothing from {name}",
             advice="Write return loss, or return {'loss': loss}.",
         )
-    if isinstance(told, tuple | list):
-        return {f"loss_{number}": one for number, one in enumerate(told, start=1)}
-    return {"loss": told}
+    if isinstance(returned, tuple | list):
+        return {f"loss_{number}": one for number, one in enumerate(returned, start=1)}
+    return {"loss": returned}
 
 
 def _used_by(function: Any, seen: set[int] | None = None, depth: int = 0) -> Iterator[Any]:

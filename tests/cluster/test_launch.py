@@ -95,7 +95,7 @@ def test_tf_config_by_hand(lab: Lab, tmp_path: Path) -> None:
 
 
 REFUSED = {
-    "a name that nobody knows": ("{one}\nnowhere.invalid", (), "nowhere.invalid: its name is not "),
+    "a name that no one knows": ("{one}\nnowhere.invalid", (), "nowhere.invalid: its name is not "),
     "one host by two names": ("{one}\n{address}", (), "{address}: the same machine as {one}"),
     "more replicas than cores": ("{one} slots=2", (), "{one}: 2 replicas on 1 usable cores"),
     "an interface that is not there": (

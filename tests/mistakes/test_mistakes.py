@@ -166,7 +166,7 @@ def asked_all(certificate: Certificate) -> None:
         ("unseeded.py", "the data differ from reading to reading"),
     ],
 )
-def test_what_a_script_is_told(script: str, says: str, tmp_path: Path) -> None:
+def test_what_a_script_hears(script: str, says: str, tmp_path: Path) -> None:
     """Coupled rows are certified as data-parallel training defines them; a sum is not."""
     arm = arm_of(str(HERE / "scripts" / script), "mirrored")
     (found,) = certify([arm], folder=tmp_path, steps=STEPS)

@@ -42,20 +42,20 @@ def test_stopped_in_the_middle_of_a_screening_and_gone_on_with(tmp_path: Path) -
     process = started(tmp_path, *flags, *BRIEF, forks=False)
     try:
         assert process.stdout is not None
-        told = ""
-        while "completed in" not in told:  # the first run is over, the second one begins
+        text = ""
+        while "completed in" not in text:  # the first run is over, the second one begins
             line = process.stdout.readline()
-            assert line, told
-            told += line
+            assert line, text
+            text += line
         process.send_signal(signal.SIGINT)
-        told += process.communicate(timeout=LIMIT_S)[0]
+        text += process.communicate(timeout=LIMIT_S)[0]
     finally:
         process.kill()
         process.communicate()
 
-    assert process.returncode == 130, told
-    assert f"--resume {folder}" in told
-    assert "Traceback" not in told
+    assert process.returncode == 130, text
+    assert f"--resume {folder}" in text
+    assert "Traceback" not in text
     assert left_of(folder) == []
     before = results(folder)
     assert len(before.runs) in (1, 2)

@@ -26,7 +26,7 @@ def test_slots_are_those_of_horovodrun(layout: tuple[int, ...]) -> None:
 
 
 def test_rank_0_serves_and_the_others_find_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The other rank is told of a server that answers; the interface is that of the address."""
+    """The other rank hears of a server that answers; the interface is that of the address."""
     monkeypatch.setattr("ringside_core.specs.slurm.FIRST_PORT", free_ports(1)[0] - 613)
     first: dict[str, str] = {}
     second: dict[str, str] = {"HOROVOD_GLOO_IFACE": "mine"}
@@ -36,9 +36,9 @@ def test_rank_0_serves_and_the_others_find_it(monkeypatch: pytest.MonkeyPatch) -
 
     assert server is not None
     assert other is None
-    assert server.server_address[0] == "127.0.0.1"  # whoever reaches it can change the meeting
+    assert server.server_address[0] == "127.0.0.1"  # who reaches it can change the meeting
     where = f"http://127.0.0.1:{second['HOROVOD_GLOO_RENDEZVOUS_PORT']}/global/0"
-    with pytest.raises(urllib.error.HTTPError, match="404"):  # nobody has left anything there yet
+    with pytest.raises(urllib.error.HTTPError, match="404"):  # no one has left anything there yet
         urllib.request.urlopen(where)
     assert [first[f"HOROVOD_{name}"] for name in ("RANK", "CROSS_RANK", "SIZE")] == ["0", "0", "2"]
     assert [second[f"HOROVOD_{name}"] for name in ("RANK", "CROSS_RANK")] == ["1", "1"]

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.timeout(LIMIT_S + 60)
 # Modules beside train.py, which is the user's too, and packages that the checkout has as well.
 MODULES = ("cli", "compare", "lab", "measure", "report", "specs", "stats", "utils", "verify")
 PACKAGES = ("benchmarks", "docs", "examples", "scripts", "tests", "workloads")
-OWN = '''"""The user's file; every module that it imports must be one of his."""
+OWN = '''"""The user's file; every module that it imports must be one of the user's."""
 
 from pathlib import Path
 

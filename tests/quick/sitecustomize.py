@@ -1,7 +1,7 @@
 """Every Python with this folder in PYTHONPATH reads it, and starts quicker for it.
 
 horovodrun takes itself as built: it would else import TensorFlow at each start, to find out. And
-`ringside` starts its tasks with another Python if it is told one: with forks of warm.py.
+`ringside` starts its tasks with another Python if it is given one: with forks of warm.py.
 """
 
 import os

@@ -64,7 +64,7 @@ def halves() -> Any:
 
 
 def with_callbacks(*make: Callable[[], Any]) -> Callable[[], Workload]:
-    """The linear model with these, made anew for each training."""
+    """The linear model with these, made again for each training."""
     return lambda: dataclasses.replace(momentum(), callbacks=lambda: [one() for one in make])
 
 
@@ -111,14 +111,16 @@ def test_it_ends_as_the_unbroken_one(
         np.testing.assert_array_equal(one, other)
 
 
-def test_nobody_begins_anew_without_a_word(tmp_path: Path, records: list[RecordInProgress]) -> None:
+def test_what_begins_again_is_said(tmp_path: Path, records: list[RecordInProgress]) -> None:
     """The script has other callbacks now than when the checkpoint was written."""
     train_serial(tmp_path, trained=with_callbacks(lowers), epochs=3, stop_after=STEPS + 1)
 
     train_serial(tmp_path, trained=with_callbacks(lowers, stops), epochs=3, resume_from=AUTO)
 
     (warning,) = records[-1].warnings
-    assert warning.startswith("EarlyStopping, ReduceLROnPlateau began anew at the restart")
+    assert warning.startswith(
+        "EarlyStopping, ReduceLROnPlateau began again from nothing at the restart"
+    )
 
 
 class Averages(tf.keras.callbacks.Callback):
@@ -157,7 +159,7 @@ def test_many_arrays_keep_their_order() -> None:
     assert kept.stops
 
 
-def told(**changes: Any) -> str:
+def damaged(**changes: Any) -> str:
     """A state of one callback, with something else."""
     whole = {"kinds": ["A"], "changed": [{}], "rates": [], "stops": False, "left_out": []}
     return json.dumps({**whole, **changes})
@@ -168,12 +170,12 @@ def told(**changes: Any) -> str:
     [
         "{",
         "[]",
-        told(changed=[{"best": {"array": 3}}]),
-        told(changed=[{"best": {"object": 3}}]),
-        told(changed=[[["best", 1]]]),
-        told(kinds=["A", "B"]),
-        told(rates=["fast"]),
-        told(left_out=[1]),
+        damaged(changed=[{"best": {"array": 3}}]),
+        damaged(changed=[{"best": {"object": 3}}]),
+        damaged(changed=[[["best", 1]]]),
+        damaged(kinds=["A", "B"]),
+        damaged(rates=["fast"]),
+        damaged(left_out=[1]),
     ],
 )
 def test_a_damaged_state_is_a_damaged_checkpoint(tmp_path: Path, text: str) -> None:

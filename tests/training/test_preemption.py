@@ -71,7 +71,7 @@ def test_a_damaged_checkpoint_is_passed_over(tmp_path: Path, damaged: int) -> No
     resumed, again = train_serial(tmp_path, resume_from=AUTO)
 
     assert resumed.epochs[0].resumed_examples == 12  # two updates, not three
-    # The damaged one is put aside: the next save would keep it in the place of the whole one.
+    # The damaged one is put aside: the next save would keep it instead of the whole one.
     assert (tmp_path / checkpoint.DAMAGED).exists()
     assert checkpoint.read(tmp_path / checkpoint.BEFORE)[1].epochs_done == 1
     for one, other in zip(weights, again, strict=True):

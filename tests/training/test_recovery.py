@@ -56,14 +56,14 @@ def test_a_training_that_was_over_only_ends_again(
 
 
 @pytest.mark.parametrize(
-    ("layers", "told"),
+    ("layers", "warning"),
     [
         (["Dropout", "BatchNormalization"], "BatchNormalization, Dropout work on each replica's"),
         (["LSTM"], ""),
     ],
 )
-def test_another_size_is_told_where_layers_see_a_part_of_a_batch(
-    tmp_path: Path, records: list[RecordInProgress], layers: list[str], told: str
+def test_another_size_is_said_where_layers_see_a_part_of_a_batch(
+    tmp_path: Path, records: list[RecordInProgress], layers: list[str], warning: str
 ) -> None:
     """The record warns of it; a recurrent layer without dropout draws nothing."""
 
@@ -91,7 +91,7 @@ def test_another_size_is_told_where_layers_see_a_part_of_a_batch(
     train_serial(tmp_path, trained=trained, epochs=2, resume_from=AUTO)
 
     warned = records[-1].warnings
-    assert [told in one for one in warned] == [True] * bool(told)
+    assert [warning in one for one in warned] == [True] * bool(warning)
     assert all("Trained with 4 replicas until here, and with 1" in one for one in warned)
 
 

@@ -1,4 +1,4 @@
-"""All processes of a script read the same data, or are told that they do not."""
+"""All processes of a script read the same data, or hear that they do not."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Scripts that are killed, or asked to end, within an epoch end as those that nobody broke off."""
+"""Scripts that are killed, or asked to end, within an epoch end as those that no one broke off."""
 
 import json
 import shlex
@@ -18,10 +18,10 @@ SCRIPT = Path(__file__).parent / "scripts" / "broken_off.py"
 FEEDS = {"arrays": "failed", "data": "preempted", "unknown": "failed", "repeated": "preempted"}
 SERIAL = Case("serial", 1)
 pytestmark = pytest.mark.usefixtures("warm")
-Told = dict[str, dict[str, Any]]
+Numbers = dict[str, dict[str, Any]]
 
 
-def trained(case: Case, made: Path) -> tuple[Told, list[str]]:
+def trained(case: Case, made: Path) -> tuple[Numbers, list[str]]:
     """What the script tells of each training, and how its attempts ended."""
     run_dir, ends = made / "run", list[str]()
     spec = case.spec(shlex.join([str(SCRIPT), str(made)]), global_batch=8, epochs=3)
@@ -36,15 +36,15 @@ def trained(case: Case, made: Path) -> tuple[Told, list[str]]:
 
 
 @pytest.fixture(scope="module")
-def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Told:
-    """A serial run that nobody broke off."""
+def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Numbers:
+    """A serial run that no one broke off."""
     made = tmp_path_factory.mktemp("whole")
     (made / "whole").touch()
     return trained(SERIAL, made)[0]
 
 
 @pytest.fixture(scope="module", params=daily([SERIAL, *FAMILIES], FAMILIES.__contains__), ids=str)
-def broken(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Told:
+def broken(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Numbers:
     """A run that was broken off in each of its trainings."""
     said, ends = trained(request.param, tmp_path_factory.mktemp("broken"))
     assert ends == [*FEEDS.values(), "completed"]
@@ -52,7 +52,7 @@ def broken(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.mark.parametrize("feed", FEEDS)
-def test_it_ends_as_the_unbroken_one(unbroken: Told, broken: Told, feed: str) -> None:
+def test_it_ends_as_the_unbroken_one(unbroken: Numbers, broken: Numbers, feed: str) -> None:
     """Weights, the metrics of the begun epoch and of the next one, and what callbacks learned."""
     whole, said = unbroken[feed], broken[feed]
 

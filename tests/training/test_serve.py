@@ -62,7 +62,7 @@ def test_a_coordinator_that_is_gone_without_a_word(coordinator: socket.socket) -
 
 @pytest.fixture
 def silent() -> Iterator[str]:
-    """An address that answers a few times, then no more: nobody takes the connections."""
+    """An address that answers a few times, then no more: no one takes the connections."""
     with socket.create_server(("127.0.0.1", 0), backlog=0) as listening:
         yield address_of(listening)
 
@@ -86,7 +86,7 @@ def test_a_network_that_stays_silent(silent: str, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_server_stopped_while_it_was_needed_has_failed(coordinator: socket.socket) -> None:
-    """Nobody has said that it is over."""
+    """No one has said that it is over."""
     after(0.1, os.kill, os.getpid(), signal.SIGTERM)
 
     with pytest.raises(KeyboardInterrupt, match="before the training was over"):
@@ -102,13 +102,13 @@ def test_a_server_stopped_after_the_end(coordinator: socket.socket) -> None:
     serve_until_over(address_of(coordinator), over)
 
 
-def test_who_was_not_told_is_named(
+def test_who_did_not_hear_is_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Else nobody knows why a server says afterwards that it was stopped too early."""
+    """Else no one knows why a server says afterwards that it was stopped too early."""
     monkeypatch.setattr(serving, "TELL_S", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as silent:  # it takes connections, and no more
         cluster = Cluster(chief=("127.0.0.1:1",), worker=(address_of(silent),))
         tell_over([ClusterTask(cluster=cluster, type="worker", index=0)])
 
-    assert "worker-0 was not told that the training is over" in capsys.readouterr().err
+    assert "worker-0 did not hear that the training is over" in capsys.readouterr().err

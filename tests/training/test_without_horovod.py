@@ -39,11 +39,11 @@ def test_a_script_s_optimizer_and_callbacks() -> None:
     """All are named at once."""
     callback = import_horovod().callbacks.BroadcastGlobalVariablesCallback(0)
 
-    with pytest.raises(RefusalError) as told:
+    with pytest.raises(RefusalError) as refused:
         fit_call(compiled(wrapped()), X, Y, callbacks=[callback])
 
-    assert "SGD in hvd.DistributedOptimizer, BroadcastGlobalVariablesCallback" in str(told.value)
-    assert "docs/own-model.md" in str(told.value)
+    assert "SGD in hvd.DistributedOptimizer, BroadcastGlobalVariablesCallback" in str(refused.value)
+    assert "docs/own-model.md" in str(refused.value)
 
 
 REDUCING = """

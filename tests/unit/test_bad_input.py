@@ -206,7 +206,7 @@ def test_a_named_run_dir_with_ones_own_record_is_refused(
     assert (records / "rank-1.json").read_text() == "of another rank"
 
 
-def test_a_second_launch_is_told_how_to_go_on(
+def test_a_second_launch_is_said_how_to_go_on(
     in_an_empty_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Nothing of the first run is touched, and both ways out are named."""
@@ -216,9 +216,9 @@ def test_a_second_launch_is_told_how_to_go_on(
 
     assert ringside.cli.main.run(["launch", "--backend", "serial", "--run-dir", "first"]) == 2
 
-    told = capsys.readouterr().err
-    assert "--resume auto" in told
-    assert "--run-dir with another" in told
+    text = capsys.readouterr().err
+    assert "--resume auto" in text
+    assert "--run-dir with another" in text
     assert spec.read_text() == "of the first"
 
 

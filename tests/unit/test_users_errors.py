@@ -61,7 +61,7 @@ def test_a_real_traceback_ends_in_the_users_line(tmp_path: Path) -> None:
 
 
 def test_autograph_tells_the_users_line_in_its_text() -> None:
-    """Not in the traceback, which is of TensorFlow's files; the kind is told once."""
+    """Not in the traceback, which is of TensorFlow's files; the kind is said once."""
     lib = 'File "/lib/python3/site-packages/tensorflow/api.py", line 9, in wrapper'
     output = (
         f"Traceback (most recent call last):\n  {lib}\n    raise e\n"
@@ -86,7 +86,7 @@ def test_a_program_within_the_checkout_is_a_users() -> None:
     assert last_error(output) == f"ValueError: no ({root}/examples/mine.py, line 7)"
 
 
-def test_an_error_that_was_caught_is_told_in_one_line(tmp_path: Path) -> None:
+def test_an_error_that_was_caught_is_said_in_one_line(tmp_path: Path) -> None:
     """A user's with the line; a refusal of Ringside's as a whole, without one."""
     program = tmp_path / "mine.py"
     program.write_text("raise ValueError('wrong\\n  and more')")

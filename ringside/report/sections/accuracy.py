@@ -15,8 +15,8 @@ TITLE = "How soon does it reach the target?"
 def accuracy_section(comparison: Comparison, summary: Summary) -> Section:
     """Time to accuracy by MLPerf's rule."""
     if summary.quality_target is None:
-        told = "The workload has no quality target, so there is no time to accuracy."
-        return Section("accuracy", TITLE, "Accuracy", told, (Picture("quality"),))
+        text = "The workload has no quality target, so there is no time to accuracy."
+        return Section("accuracy", TITLE, "Accuracy", text, (Picture("quality"),))
     own = {row.arm.label for row in summary.arms if not row.arm.twin_of}
     rows = [one for one in accuracy_of(comparison) if one.label in own]
     reached = sum(row.spreads["time_to_target_s"].n for row in summary.arms)

@@ -72,8 +72,8 @@ def breakdown_section(found: Breakdowns | None) -> Section:
     if found is None:
         return Section("breakdown", TITLE, "Where time goes", NOT_MEASURED, ())
     if not found.arms:
-        told = "The breakdown runs gave no parts of any arm."
-        return Section("breakdown", TITLE, "Where time goes", told, (), sure=False)
+        text = "The breakdown runs gave no parts of any arm."
+        return Section("breakdown", TITLE, "Where time goes", text, (), sure=False)
     difference = found.difference
     names = list(dict.fromkeys(part.name for one in found.arms for part in one.parts))
     shown = [*found.arms, *([difference] if difference else [])]
@@ -106,19 +106,19 @@ def _difference_line(between: Breakdown) -> str:
     if whole.value is None:
         return f"{between.arm} and {between.less}: {whole.reason or between.reason}."
     less = "less" if whole.value <= 0 else "more"
-    told = (
+    text = (
         f"{between.arm} needs {number(abs(whole.value))} ms {less} for a global batch than "
         f"{between.less}; {_largest(between.parts, whole.value)}. "
     )
     if remainder.value is None:
-        return told + f"There is no remainder: {remainder.reason}."
+        return text + f"There is no remainder: {remainder.reason}."
     rest = f"the remainder is {'+' * (remainder.value >= 0)}{number(remainder.value)} ms"
     if whole.value:
         rest += f", {percent(abs(remainder.value / whole.value))} of the difference"
     if remainder.interval is None:
         why_not = remainder.reason or "no interval"
-        return told + f"Whether the parts add up cannot be told: {why_not} ({rest})."
-    return told + (
+        return text + f"Whether the parts add up is not known: {why_not} ({rest})."
+    return text + (
         f"{rest[0].upper()}{rest[1:]}; with this noise it can be chance."
         if between.adds_up
         else f"The parts do not add up: {rest}."
@@ -135,8 +135,8 @@ def _largest(parts: tuple[Part, ...], whole: float = 1.0) -> str:
     if sign * value <= 0:
         return "no known part explains it"
     if covers(part.ms, 0):
-        told = said(part.ms, "ms")
-        return f"no single part differs from 0 for certain; the largest is {part.name}, {told}"
+        text = said(part.ms, "ms")
+        return f"no single part differs from 0 for certain; the largest is {part.name}, {text}"
     return f"the largest part is {part.name}, {said(part.ms, 'ms')}"
 
 

@@ -66,10 +66,10 @@ def _distribution_loses(summary: Summary) -> Iterator[Caveat]:
     for size in sizes_of(ranked(summary))[-1:]:
         best, *_ = contenders(summary) or ranked(summary, size)
         if size > 1 and loses(summary, best):
-            told = against_serial(summary, best)
+            text = against_serial(summary, best)
             yield Caveat(
                 f"Distribution loses with {plural(size, 'replica')}. {named(best)}: "
-                f"{told[0].lower()}{told[1:]}",
+                f"{text[0].lower()}{text[1:]}",
                 "Distribution does not pay here; a larger batch or model may change that.",
             )
 
@@ -239,7 +239,7 @@ def _clock(summary: Summary) -> Iterator[Caveat]:
 def _epochs_in_another_order(summary: Summary) -> Iterator[Caveat]:
     """Pairs of arms of which one has the faster steps, and the other the faster epochs."""
     whole = {row.arm.label: row.spreads["whole_epochs_examples_s"].value for row in summary.arms}
-    told = []
+    lines = []
     for one in summary.pairs:
         winner, other = one.first, one.second
         if one.ratio.interval is None or one.ratio.interval.low <= 1:
@@ -247,11 +247,11 @@ def _epochs_in_another_order(summary: Summary) -> Iterator[Caveat]:
         ahead, behind = whole[winner], whole[other]
         if ahead is not None and behind is not None and ahead < behind:
             rates = f"{number(ahead)} and {number(behind)} examples/s"
-            told.append(f"{winner} is faster than {other}, and over whole epochs slower ({rates})")
-    if told:
+            lines.append(f"{winner} is faster than {other}, and over whole epochs slower ({rates})")
+    if lines:
         yield Caveat(
             f"Examples/s leaves out what is paid between two epochs, which changes the order: "
-            f"{listed(told, limit=3)}.",
+            f"{listed(lines, limit=3)}.",
             "If your epochs are as short as these, compare whole epochs; in longer ones the "
             "difference vanishes.",
             "results",
@@ -364,7 +364,7 @@ def _links(comparison: Comparison) -> Iterator[Caveat]:
             "Between the first and the last run the rate of links changed by more than "
             f"{percent(SAME_LINK)}, or their TCP congestion control changed: "
             f"{listed(changed, limit=3)}.",
-            "Compare within launches only, or measure again on a network that nobody else uses.",
+            "Compare within launches only, or measure again on a network that nothing else uses.",
         )
 
 

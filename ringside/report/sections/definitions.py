@@ -42,7 +42,7 @@ more launches do: that is one factor, which all arms of the final share.
 
 faster, no difference, cannot tell: The headline is asked first, at the full 5 %: if two families
 are equally fast, it names one of them in at most 5 of 100 such experiments. If a family has two
-contenders that are not told apart, the claim is about both. No difference of more than x %: the
+contenders that it cannot tell apart, the claim is about both. No difference of more than x %: the
 interval holds 1 and ends before x %, at most 10 %. Cannot tell: it is wider.
 
 verdict: Each arm of the final against serial, adjusted together by Holm's method: if all are as

@@ -64,8 +64,8 @@ def hosts_and_links(comparison: Comparison) -> list[tuple[str, str]]:
         facts.append(("Oversubscribed", "the user allowed more processes than cores on a host"))
     at_end = links_by_pair(comparison.links_at_end)
     for link in comparison.links:
-        told = f"{link_words(link)} before the first run"
+        text = f"{link_words(link)} before the first run"
         if (last := at_end.get((link.sender, link.receiver))) is not None:
-            told += f", {link_words(last)} after the last"
-        facts.append((f"Link {link.sender} → {link.receiver}", f"{told}, plain TCP"))
+            text += f", {link_words(last)} after the last"
+        facts.append((f"Link {link.sender} → {link.receiver}", f"{text}, plain TCP"))
     return facts

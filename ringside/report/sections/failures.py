@@ -30,14 +30,14 @@ def _inside(folder: Path | None, relative: str) -> Path | None:
 
 def _last_lines(run: Run, folder: Path | None) -> list[tuple[str, str]]:
     """The lines that the launcher took for the cause, then tracebacks; without both, the logs."""
-    told = [("the process that explains it", tail("\n".join(run.last_lines)))]
-    told += [(record.task, tail(record.outcome.traceback)) for record in run.records]
-    told = [(task, lines) for task, lines in told if lines]
-    if not told and run.outcome.traceback:
-        told = [("run", tail(run.outcome.traceback))]
+    parts = [("the process that explains it", tail("\n".join(run.last_lines)))]
+    parts += [(record.task, tail(record.outcome.traceback)) for record in run.records]
+    parts = [(task, lines) for task, lines in parts if lines]
+    if not parts and run.outcome.traceback:
+        parts = [("run", tail(run.outcome.traceback))]
     log_dir = _inside(folder, run.log_dir)
-    if told or log_dir is None or not log_dir.is_dir():
-        return told
+    if parts or log_dir is None or not log_dir.is_dir():
+        return parts
     files = sorted(path for path in log_dir.rglob("*.log") if path.is_file())
     tails = [(path.stem, _file_tail(path)) for path in files[:MAX_LOGS] if not path.is_symlink()]
     return [(name, text) for name, text in tails if text]

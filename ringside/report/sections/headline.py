@@ -168,7 +168,7 @@ def _certified(rows: list[ArmRow]) -> str:
     if len(kinds) < len(rows):
         return "not all certified"
     if len({one.spec.arithmetic for one in certificates}) > 1:
-        # Nobody has compared the serial runs of the two.
+        # The serial runs of the two were not compared.
         return "no; each certified against the serial run of its own Keras and dtype policy"
     if set(kinds) == {"exact"}:
         return f"{all_of} certified"

@@ -16,7 +16,7 @@ def about_machine(comparison: Comparison) -> Iterator[Caveat]:
 
 
 def beside_line(comparison: Comparison) -> str:
-    """How much others used of all cores, at most; empty: nobody counted, or the runs had all."""
+    """How much others used of all cores, at most; empty: not counted, or the runs had all."""
     shares = [share for run in comparison.runs if (share := beside(run)) is not None]
     if not shares:
         return ""
@@ -35,7 +35,7 @@ def _beside(comparison: Comparison) -> Iterator[Caveat]:
             f"all cores of the machine, at most {percent(beside(worst) or 0.0)} of {cores} "
             f"({worst.arm}). Memory, caches and the clock rate are shared, and no launch was "
             "left out for that.",
-            "Measure while nobody else uses the machine.",
+            "Measure while nothing else uses the machine.",
         )
 
 

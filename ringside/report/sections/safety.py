@@ -26,11 +26,11 @@ def safety_section(drill: Drill | None) -> Iterator[Section]:
         return
     made = [cell for cell in drill.cells if not cell.obstacle]
     lost = [cell for cell in made if not cell.lost_nothing(drill.tolerance)]
-    told = "no run was fed other rows, or ended with other weights where one result is right."
+    text = "no run was fed other rows, or ended with other weights where one result is right."
     if lost:
         named = ", ".join(f"{cell.fault} under {cell.arm}" for cell in lost)
-        told = f"{len(lost)} of them cost a run something: {named}."
-    answer = f"{plural(len(made), 'fault')} {'was' if len(made) == 1 else 'were'} made; {told}"
+        text = f"{len(lost)} of them cost a run something: {named}."
+    answer = f"{plural(len(made), 'fault')} {'was' if len(made) == 1 else 'were'} made; {text}"
     blocks: list[Block] = []
     for title, table in arm_tables(drill):
         blocks += [Heading(title), table]

@@ -48,23 +48,23 @@ def scaling_section(comparison: Comparison, summary: Summary) -> Section:
     held = "the global batch" if kind == "strong" else "the batch of each replica"
     title = f"What do more replicas bring? ({kind} scaling)"
     if not rows:
-        told = "No comparable arm ran with more than one replica."
-        return Section("scaling", title, "Scaling", told, (Picture("scaling"),))
-    told = (
+        text = "No comparable arm ran with more than one replica."
+        return Section("scaling", title, "Scaling", text, (Picture("scaling"),))
+    text = (
         f"{kind.capitalize()} scaling: {held} is the same at every size. Efficiency is "
         "X(N) ÷ (N · X(base)); 100 % is the ideal line, and the base is named in each row. The "
         "ceiling is what as many separate trainings reach at once, each of a model of its own; "
         "only an arm whose replicas share work can exceed it. ringside compare --why measures it."
     )
     why_not = why_no_interval(row.mean_throughput for row in rows)
-    blocks: list[Block] = [Text(told), _efficiencies(rows)]
+    blocks: list[Block] = [Text(text), _efficiencies(rows)]
     blocks += [Text(why_not)] if why_not else []
     blocks.append(Picture("scaling"))
     return Section("scaling", title, "Scaling", _scaling_answer(summary, rows), tuple(blocks))
 
 
 def _scaling_answer(summary: Summary, rows: list[ArmRow]) -> str:
-    told = []
+    lines = []
     for size in reversed(sizes_of(rows)):
         best = max(
             (row for row in rows if row.arm.replicas == size and row.against_serial.value),
@@ -73,14 +73,14 @@ def _scaling_answer(summary: Summary, rows: list[ArmRow]) -> str:
         )
         if best is not None:
             ceiling = f" ({efficiency(best.of_ceiling)} of as many separate trainings)"
-            told.append(
+            lines.append(
                 f"with {size} replicas {best.arm.label} reaches "
                 f"{efficiency(best.against_serial)} of {size} × {best.against_serial.base}"
                 f"{'' if best.of_ceiling.value is None else ceiling}"
             )
-    if not told:
+    if not lines:
         return "No arm with one replica is comparable, so there is no base for scaling."
-    return f"At best, {'; '.join(told)}."
+    return f"At best, {'; '.join(lines)}."
 
 
 def _efficiencies(rows: list[ArmRow]) -> Table:
@@ -108,7 +108,7 @@ def _no_p99(rows: list[ArmRow]) -> str:
 
 def steps_section(summary: Summary) -> Section:
     """How long a step takes: typical and slowest."""
-    told = []
+    lines = []
     rows = ranked(summary)
     for size in reversed(sizes_of(rows)):
         known = [
@@ -118,8 +118,8 @@ def steps_section(summary: Summary) -> Section:
         ]
         if known:
             least, best = min(known, key=lambda pair: pair[0])
-            told.append(f"at {plural(size, 'replica')} {number(least)} ms, of {best.arm.label}")
+            lines.append(f"at {plural(size, 'replica')} {number(least)} ms, of {best.arm.label}")
     aside = twins_aside(summary)
-    answer = f"Lowest p99{aside}: {'; '.join(told)}." if told else _no_p99(rows)
+    answer = f"Lowest p99{aside}: {'; '.join(lines)}." if lines else _no_p99(rows)
     blocks = (Picture("steps"), steps_table(summary))
     return Section("steps", "How even are the steps?", "Step times", answer, blocks)

@@ -35,20 +35,20 @@ def tuning_section(comparison: Comparison, summary: Summary) -> Section:
 def settings_of(arm: Arm) -> str:
     """Everything that an arm sets: options of its backend, then other settings."""
     defaults = type(arm.options)()
-    told = [
+    lines = [
         f"{name}={value}"
         for name, value in arm.options
         if value != getattr(defaults, name) and name != "backend"
     ]
-    told += [f"{name}={value}" for name, value in arm.settings if value is not None]
-    return ", ".join(told) or "the defaults"
+    lines += [f"{name}={value}" for name, value in arm.settings if value is not None]
+    return ", ".join(lines) or "the defaults"
 
 
 def _answer(comparison: Comparison, summary: Summary) -> str:
     budget = Counter(trial.tuned_from for trial in comparison.trials)
     counts = sorted(set(budget.values()))
     each = plural(counts[0], "trial") if len(counts) == 1 else f"{counts[0]}–{counts[-1]} trials"
-    told = f"{plural(len(budget), 'arm')} had {each}" + (" each" if len(budget) > 1 else "")
+    text = f"{plural(len(budget), 'arm')} had {each}" + (" each" if len(budget) > 1 else "")
     known = {row.arm.label for row in ranked(summary)}
     rows = [row for row in ranked(summary) if row.arm.tuned_from]
     gains = [
@@ -59,11 +59,11 @@ def _answer(comparison: Comparison, summary: Summary) -> str:
         and within.low > 1
     ]
     if not any(row.arm.tuned_from for row in summary.arms):
-        return f"{told}; for no arm were other settings the fastest."
+        return f"{text}; for no arm were other settings the fastest."
     if not gains:
-        return f"{told}; no tuned arm is faster than its default beyond chance."
+        return f"{text}; no tuned arm is faster than its default beyond chance."
     verb = "is" if len(gains) == 1 else "are"
-    return f"{told}; {listed(gains)} {verb} faster with other settings."
+    return f"{text}; {listed(gains)} {verb} faster with other settings."
 
 
 def _tuned(summary: Summary) -> Table:

@@ -161,7 +161,7 @@ def test_a_long_log_is_cut_while_the_run_goes_on(
 
 @pytest.mark.parametrize("arm", ["tf_config", "mpirun", "horovodrun"])
 def test_an_exception(arm: str, plan_of: PlanOf) -> None:
-    """An exception in one task is the outcome of the run, whoever reports what else."""
+    """An exception in one task is the outcome of the run, whichever reports what else."""
     task = "worker-1" if arm == "tf_config" else "rank-1"
     plan = plan_of(**ARMS[arm], who=task, what="raise")
 
@@ -169,7 +169,7 @@ def test_an_exception(arm: str, plan_of: PlanOf) -> None:
 
     assert str(execution.outcome) == f"failed(ValueError: {task}: a bad batch)"
     assert execution.failing_task == task
-    assert execution.last_lines[-1] == f"{task} does what it was told: raise"
+    assert execution.last_lines[-1] == f"{task} does what it was asked: raise"
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ def test_hung(arm: str, task: str, what: str, plan_of: PlanOf) -> None:
 
 
 def test_the_guard_is_renewed(plan_of: PlanOf, guards_of: Callable[[Plan], list[int]]) -> None:
-    """Someone who kills the guard, which does not train, harms nobody."""
+    """Someone who kills the guard, which does not train, harms no one."""
     plan = plan_of("mirrored", steps=20)
     guards: list[int] = []
 
@@ -239,7 +239,7 @@ def test_the_guard_is_renewed(plan_of: PlanOf, guards_of: Callable[[Plan], list[
     assert len(guards) == 2
 
 
-def test_what_is_told_live(plan_of: PlanOf, capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_is_said_live(plan_of: PlanOf, capfd: pytest.CaptureFixture[str]) -> None:
     """On request the output of every task is shown as it comes; each has its own file anyway."""
     plan = plan_of("multi_worker_mirrored", steps=3)
 
@@ -259,8 +259,8 @@ def test_silence(plan_of: PlanOf, capfd: pytest.CaptureFixture[str]) -> None:
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_late_server_is_not_told_before_it_listens(plan_of: PlanOf) -> None:
-    """A server that comes up when all is over is told to stop then, and records."""
+def test_a_late_server_does_not_hear_before_it_listens(plan_of: PlanOf) -> None:
+    """A server that comes up when all is over is asked to stop then, and records."""
     plan = plan_of("parameter_server", steps=1, who="ps-0", what="come late")
 
     execution = execute(plan, deadline_s=20)
@@ -385,7 +385,7 @@ def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("ssh")
 @pytest.mark.parametrize("backend", ["multi_worker_mirrored", "parameter_server"])
 def test_tasks_on_another_machine(backend: str, plan_of: PlanOf) -> None:
-    """Tasks over ssh complete; servers over there are told to stop by the end of their input."""
+    """Tasks over ssh complete; servers over there are asked to stop by the end of their input."""
     hosts = (Host(name="localhost.", slots=2),)
     plan = plan_of(backend, hosts=hosts, steps=5)
 

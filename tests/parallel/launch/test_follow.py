@@ -16,7 +16,7 @@ from tests.waiting import wait_until
 
 PlanOf = Callable[..., Plan]
 
-# A mount namespace of one's own, in which /proc/stat is a file that can be written.
+# A mount namespace of its own, in which /proc/stat is a file that can be written.
 OWN_STAT = 'cat /proc/stat > "$0" && mount --bind "$0" /proc/stat && exec "$@"'
 
 
@@ -50,7 +50,7 @@ def test_a_step_of_the_clock_ends_nothing(followed: PlanOf, tmp_path: Path) -> N
 
 
 def test_a_task_ends_with_its_launcher(followed: PlanOf, tmp_path: Path) -> None:
-    """Also where nobody waits for the launcher that was killed, and its guard was killed too."""
+    """Also where no one waits for the launcher that was killed, and its guard was killed too."""
     plan = followed(steps=10_000)
     try:
         with subprocess.Popen(
@@ -66,7 +66,7 @@ def test_a_task_ends_with_its_launcher(followed: PlanOf, tmp_path: Path) -> None
             caller.kill()
 
             wait_until(lambda: not alive(task))
-        # Nobody was left who could give back the space that was held for its record.
+        # No one was left who could give back the space that was held for its record.
         for held in Path(plan.run_dir).rglob(".*.half"):
             held.unlink()
     finally:
@@ -74,5 +74,5 @@ def test_a_task_ends_with_its_launcher(followed: PlanOf, tmp_path: Path) -> None
 
 
 def alive(process: psutil.Process) -> bool:
-    """Whether it has not ended; nobody may have waited for it."""
+    """Whether it has not ended; no one may have waited for it."""
     return process.is_running() and process.status() != psutil.STATUS_ZOMBIE

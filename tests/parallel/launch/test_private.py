@@ -103,7 +103,7 @@ os._exit(0)
 """
 
 
-def test_tensorflow_listens_where_it_is_told() -> None:
+def test_tensorflow_listens_where_it_is_asked_to() -> None:
     """Its server, and sockets of each family, that would listen on all interfaces."""
     env = {**os.environ, **Site.here().listen_on("lo")}
 

@@ -1,6 +1,6 @@
 """A script with several trainings; `python trained.py numbers.npz` writes what came of them.
 
-`trained` also runs with plain Keras in the place of `ringside`, which is what is right.
+`trained` also runs with plain Keras instead of `ringside`, which is what is right.
 """
 
 import sys

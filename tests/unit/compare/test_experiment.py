@@ -22,7 +22,7 @@ from tests.unit.stats.factory import spec_of
 @pytest.fixture(autouse=True)
 def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    # What the made-up certificates say, whoever is editing the code meanwhile.
+    # What the made-up certificates say, even if someone is editing the code meanwhile.
     monkeypatch.setattr(store, "code_now", lambda: "c0de" * 16)
 
 

@@ -18,8 +18,8 @@ def test_dry_run_prints_the_arms_and_the_twin(capsys: pytest.CaptureFixture[str]
     )
 
     assert code == 0
-    told = [line.strip() for line in capsys.readouterr().out.splitlines()]
-    assert told == ["serial ×1", "mirrored ×2", "tpu ×2", "serial ×1 again"]
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    assert lines == ["serial ×1", "mirrored ×2", "tpu ×2", "serial ×1 again"]
 
 
 def test_what_will_run_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

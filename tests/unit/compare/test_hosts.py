@@ -172,7 +172,7 @@ def test_hosts_without_a_run_are_not_asked(tmp_path: Path, monkeypatch: pytest.M
         assert asked.value.args == (names,)
 
 
-def test_the_announcement_says_that_nobody_can_look(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_announcement_says_that_no_look_is_possible(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before anything runs, if a host in use does not answer."""
     asked: list[tuple[str, ...]] = []
     answers: Iterator[dict[str, Look] | None] = iter((None, {}))
@@ -185,8 +185,8 @@ def test_the_announcement_says_that_nobody_can_look(monkeypatch: pytest.MonkeyPa
     blind, seeing = (" ".join(stages.announcement(placed())) for _ in range(2))
 
     assert asked == [("a", "b")] * 2
-    assert "nobody knows what is disturbed" in blind
-    assert "nobody knows what is disturbed" not in seeing
+    assert "what is disturbed is not known" in blind
+    assert "what is disturbed is not known" not in seeing
 
 
 def test_certificates_of_other_hosts_are_refused() -> None:

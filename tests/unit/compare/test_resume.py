@@ -148,7 +148,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("cache")
 def test_runs_that_it_would_not_have_made_are_refused(tmp_path: Path) -> None:
-    """Another seed, batch or arm is told with its place in the file and both values."""
+    """Another seed, batch or arm is said with its place in the file and both values."""
     comparison = with_runs(tmp_path)
     assert reopened(tmp_path, budget=None) == comparison
 
@@ -167,7 +167,7 @@ def test_runs_that_it_would_not_have_made_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("cache")
-def test_runs_that_are_not_alike_are_refused(tmp_path: Path) -> None:
+def test_runs_that_are_not_the_same_are_refused(tmp_path: Path) -> None:
     """If no summary can be made of them, it does not go on; the message names the file."""
     comparison = with_runs(tmp_path)
     first, *rest = comparison.runs
@@ -186,12 +186,12 @@ def test_certificates_must_be_of_the_arms(tmp_path: Path) -> None:
     comparison = with_runs(tmp_path)
     first, *rest = comparison.certificates
     other = first.replace(spec=first.spec.replace(epochs=first.spec.epochs + 1))
-    nobodys = first.replace(arm=first.arm.replace(label="serial ×9"))
+    unknown = first.replace(arm=first.arm.replace(label="serial ×9"))
 
     swapped = rest[0].replace(arm=rest[0].arm.replace(label=first.arm.label))
     cases = (
         (other, "it is of the run"),
-        (nobodys, "there is no such arm"),
+        (unknown, "there is no such arm"),
         (swapped, "serial ×1: it is of the run"),
     )
     for wrong, words in cases:

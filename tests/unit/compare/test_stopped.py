@@ -76,7 +76,7 @@ def test_a_signal_leaves_every_with(tmp_path: Path, number: signal.Signals, code
     assert not folder.exists()
 
 
-def test_the_probe_ends_with_whoever_asked_even_if_killed(tmp_path: Path) -> None:
+def test_the_probe_ends_with_its_parent_even_if_killed(tmp_path: Path) -> None:
     """The end of its output shows that it ended."""
     (tmp_path / "waits_for_ever.py").write_text(WAITS_FOR_EVER)
     process = started(tmp_path, ASKS)
@@ -85,7 +85,7 @@ def test_the_probe_ends_with_whoever_asked_even_if_killed(tmp_path: Path) -> Non
 
     process.kill()
 
-    process.communicate(timeout=LIMIT_S)  # comes back when nobody holds the pipe any more
+    process.communicate(timeout=LIMIT_S)  # comes back when no one holds the pipe any more
 
 
 def raising(error: BaseException) -> Callable[..., Any]:
@@ -106,7 +106,7 @@ def raising(error: BaseException) -> Callable[..., Any]:
         ("_report", "write the report with: ringside report {folder}"),
     ],
 )
-def test_whoever_is_stopped_is_told_how_to_go_on(
+def test_a_stopped_command_says_how_to_go_on(
     stage: str,
     next_line: str,
     error: BaseException,

@@ -52,7 +52,7 @@ def test_the_last_task_is_struck(backend: str, fault: str, task: str, tmp_path: 
 
 def test_what_cannot_be_made_says_why(tmp_path: Path) -> None:
     """Each obstacle is of the arm or of the machine."""
-    told = {
+    obstacles = {
         backend: {
             fault: why
             for fault in FAULTS
@@ -62,9 +62,9 @@ def test_what_cannot_be_made_says_why(tmp_path: Path) -> None:
     }
 
     everywhere = {"link-cut", "host-lost", "first-host-lost"}
-    assert told["mirrored"].keys() == {*everywhere, "starter-killed", "server-killed"}
-    assert told["horovod"].keys() == {*everywhere, "server-killed"}
-    assert told["parameter_server"].keys() == {*everywhere, "starter-killed"}
+    assert obstacles["mirrored"].keys() == {*everywhere, "starter-killed", "server-killed"}
+    assert obstacles["horovod"].keys() == {*everywhere, "server-killed"}
+    assert obstacles["parameter_server"].keys() == {*everywhere, "starter-killed"}
 
 
 @pytest.mark.parametrize(

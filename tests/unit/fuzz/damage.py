@@ -76,7 +76,7 @@ def damaged_json(draw: st.DrawFn, body: Any) -> str:
 
 @st.composite
 def damaged_text(draw: st.DrawFn, text: str) -> str:
-    """A text that is cut off, or with a few characters in the place of others."""
+    """A text that is cut off, or with a few characters instead of others."""
     start = draw(st.integers(0, len(text)))
     end = draw(st.sampled_from([start, min(len(text), start + 3), len(text)]))
     return text[:start] + draw(st.text(max_size=5)) + text[end:]
@@ -84,7 +84,7 @@ def damaged_text(draw: st.DrawFn, text: str) -> str:
 
 @st.composite
 def damaged_bytes(draw: st.DrawFn, content: bytes) -> bytes:
-    """A file that is cut off, or with a few bytes in the place of others."""
+    """A file that is cut off, or with a few bytes instead of others."""
     start = draw(st.integers(0, len(content)))
     end = draw(st.sampled_from([start, min(len(content), start + 4), len(content)]))
     return content[:start] + draw(st.binary(max_size=8)) + content[end:]

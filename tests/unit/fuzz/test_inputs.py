@@ -168,7 +168,7 @@ def test_nothing_is_unpickled(tmp_path: Path) -> None:
     assert not made.exists()
 
 
-def test_nobody_asks_for_what_executes_data() -> None:
+def test_no_code_asks_for_what_executes_data() -> None:
     """No pickle, no YAML with objects, no eval: arrays are read by one function."""
     folders = ("backends", "launch", "ringside", "ringside_core", "trainers")
     files = [file for folder in folders for file in (ROOT / folder).rglob("*.py")]

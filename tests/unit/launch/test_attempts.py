@@ -53,9 +53,9 @@ def test_updates_made_again_are_counted(tmp_path: Path) -> None:
     """Of 30: 12 made, 20 left after the restart; one that never trained; then 20 to the end."""
     ends = [(FAILED, 12, 30), (FAILED, 0, 0), (Outcome(kind="completed"), 20, 20)]
 
-    told, specs = run_of(tmp_path, ends, restarts=5)
+    history, specs = run_of(tmp_path, ends, restarts=5)
 
-    assert str(told) == "3 attempts, 2 updates made again"
+    assert str(history) == "3 attempts, 2 updates made again"
     assert [spec.resume_from for spec in specs] == [None, AUTO, AUTO]
     assert sorted(one.name for one in (tmp_path / "attempts").iterdir()) == ["1", "2"]
     assert (tmp_path / "attempts" / "1" / "spec.json").exists()
@@ -77,15 +77,15 @@ def test_a_refusal_after_a_failure_is_tried_again(tmp_path: Path) -> None:
     not_ready = Outcome(kind="refused", reason="b is not ready")
     ends = [(FAILED, 12, 30), (not_ready, 0, 0), (Outcome(kind="completed"), 20, 20)]
 
-    told, _ = run_of(tmp_path, ends, restarts=2)
+    history, _ = run_of(tmp_path, ends, restarts=2)
 
-    assert told.attempts[-1].outcome.completed
+    assert history.attempts[-1].outcome.completed
 
 
 def test_what_is_still_in_the_way_does_not_use_up_the_restarts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A full disk ends each start within a second; so the third waits. Nobody else does."""
+    """A full disk ends each start within a second; so the third waits. No one else does."""
     waited: list[float] = []
     monkeypatch.setattr(attempts, "wait", lambda seconds, interrupts: waited.append(seconds))
 
@@ -126,9 +126,11 @@ def test_an_attempt_is_set_aside_once_it_fits(
 
     monkeypatch.setattr(Path, "rename", sometimes)
 
-    told, _ = run_of(tmp_path, [(FAILED, 12, 30), (Outcome(kind="completed"), 18, 18)], restarts=2)
+    history, _ = run_of(
+        tmp_path, [(FAILED, 12, 30), (Outcome(kind="completed"), 18, 18)], restarts=2
+    )
 
-    assert str(told) == "2 attempts, 0 updates made again"
+    assert str(history) == "2 attempts, 0 updates made again"
     (aside,) = (tmp_path / "attempts").iterdir()
     kept = sorted(one.name for one in aside.iterdir())
     assert kept == ["logs", "progress", "records", "spec.json"]

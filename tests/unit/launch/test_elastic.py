@@ -120,7 +120,7 @@ def test_too_few_hosts_are_a_refusal_with_the_reasons(network: Network) -> None:
 
 
 def test_a_host_that_is_taken_out_of_the_hostfile_is_not_used(network: Network) -> None:
-    """The file is read anew; a new host takes its place."""
+    """The file is read again; a new host takes its place."""
     spec = spec_of("horovod", 6)
     fits = network.elastic(spec, 2)
     network.listed = ["a", "d"]
@@ -168,16 +168,16 @@ def test_it_shrinks_and_grows_without_counting_that_as_a_fault(
 
         return fits.run(spec, run, interrupts)
 
-    told = attempt(spec, network.run_dir, start, restarts=1, say=network.said.append)[1]
+    history = attempt(spec, network.run_dir, start, restarts=1, say=network.said.append)[1]
 
     assert sizes == [6, 4, 6]
-    assert [one.resized for one in told.attempts] == [False, True, False]
+    assert [one.resized for one in history.attempts] == [False, True, False]
     assert network.said == [
         "failed(it died); restart 1 of 1",
         "with 4 of 6 replicas: b: it is off",
         "with 6 of 6 replicas",
     ]
-    assert Attempts.from_json((network.run_dir / "attempts.json").read_text()) == told
+    assert Attempts.from_json((network.run_dir / "attempts.json").read_text()) == history
 
 
 def test_a_host_that_does_not_let_a_run_start_is_looked_at_less_often(
@@ -206,7 +206,7 @@ def test_a_host_that_does_not_let_a_run_start_is_looked_at_less_often(
 
 
 def test_sigterm_ends_a_run_that_is_asked_to_grow() -> None:
-    """Whoever sends it wants the end, whatever was asked before."""
+    """Who sends it wants the end, whatever was asked before."""
     interrupts = Interrupts(saves=True)
     interrupts.resize()
     assert interrupts.preempts()

@@ -23,7 +23,7 @@ BUILT = "/venv/lib/ringside_listen.so"
         ("horovod", {"hostfile": HOSTS}, "eth7"),
         ("horovod", {"hostfile": HOSTS, "interface": "ib0"}, "ib0"),
         ("multi_worker_mirrored", {"hostfile": HOSTS, "interface": "ib0"}, "ib0"),
-        # Nobody knows the interfaces of the other host, or gives Open MPI's daemon an environment.
+        # No one knows the interfaces of the other host, or gives Open MPI's daemon an environment.
         ("multi_worker_mirrored", {"hostfile": HOSTS}, None),
         ("horovod", {"hostfile": HOSTS, "options": {"controller": "mpi"}}, None),
         ("mirrored", {}, ""),
@@ -41,8 +41,8 @@ def test_runs_listen_on_one_interface(
     bare = plan_of(backend, hosts=hosts, **changes)
 
     for process in plan.processes:
-        told = f"RINGSIDE_LISTEN_ON={interface} LD_PRELOAD={BUILT}"
-        assert (told in process.render()) == bool(interface)
+        words = f"RINGSIDE_LISTEN_ON={interface} LD_PRELOAD={BUILT}"
+        assert (words in process.render()) == bool(interface)
     assert plan.listens_everywhere == (interface is None)
     assert bare.listens_everywhere == (interface != "")
     assert "LD_PRELOAD" not in bare.render()

@@ -34,7 +34,7 @@ def age(watch: Watch, task: str, seconds: float) -> None:
     watch._changed[task] -= seconds
 
 
-def test_progress_is_told_once(tmp_path: Path) -> None:
+def test_progress_is_said_once(tmp_path: Path) -> None:
     """A change of a task is reported once."""
     watch = Watch(tmp_path, ("rank-0",))
     write_progress(tmp_path, "rank-0", "1.5 3 40 training 2")
@@ -226,7 +226,7 @@ end_process(run_launched(work, sys.argv[1:]))
 def test_a_task_makes_its_folder_and_removes_its_temporary_files(
     run_id: str, tmp_path: Path
 ) -> None:
-    """In a folder that nobody has made, as on a claim of Kubernetes; of a run, or of none."""
+    """In a folder that no one has made, as on a claim of Kubernetes; of a run, or of none."""
     spec = RunSpec(backend="serial", options={}, topology=Topology(), global_batch=8, epochs=1)
     (tmp_path / "spec.json").write_text(spec.to_json())
     (tmp_path / "t").mkdir()

@@ -1,4 +1,4 @@
-"""A script in the place of a workload: how it is named on the command line, without TensorFlow."""
+"""A script instead of a workload: how it is named on the command line, without TensorFlow."""
 
 import json
 from pathlib import Path

@@ -75,8 +75,10 @@ def test_script_of_a_parameter_server(site: Site) -> None:
     """Coordinator and servers are tasks in addition to the workers, on any node with room."""
     plan = planned(site, "parameter_server", options={"servers": 2}, nodes=2)
 
-    told = [line for line in plan.files["job.sh"].splitlines() if "nodes" in line or "task" in line]
-    assert told == [
+    lines = [
+        line for line in plan.files["job.sh"].splitlines() if "nodes" in line or "task" in line
+    ]
+    assert lines == [
         "#SBATCH --ntasks=5",
         "#SBATCH --cpus-per-task=1",
         "#SBATCH --nodes=2",

@@ -155,7 +155,7 @@ def test_the_memory_of_a_container(
 def test_replicas_get_whole_cores_within_the_quota(
     machine: Path, quota: str | None, replicas: str, each: int, words: str
 ) -> None:
-    """And a person is told if there are too few."""
+    """And a person hears if there are too few."""
     if quota is not None:
         (machine / "own").write_text("0::/\n")
         (machine / "cgroup").mkdir()
@@ -163,6 +163,6 @@ def test_replicas_get_whole_cores_within_the_quota(
     arms = parse_arms("mirrored", replicas)
 
     assert cores_here(arms) == each
-    told = too_few_cores(arms, each)
-    assert words in told
-    assert bool(told) == bool(words)
+    advice = too_few_cores(arms, each)
+    assert words in advice
+    assert bool(advice) == bool(words)

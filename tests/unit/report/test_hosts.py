@@ -33,7 +33,7 @@ def placed(**changes: object) -> Comparison:
     return bare().replace(**fields)
 
 
-def told(comparison: Comparison) -> list[str]:
+def whats(comparison: Comparison) -> list[str]:
     """Its caveats."""
     return [one.what for one in caveats(comparison, summarize(comparison))]
 
@@ -61,7 +61,7 @@ def test_a_link_that_changed_is_a_caveat(after: float, named: bool) -> None:
     """By more than a tenth, up or down, with both values."""
     comparison = placed(links_at_end=(link("a", "b", after), link("b", "a", 0.95)))
 
-    found = [what for what in told(comparison) if "rate of links changed" in what]
+    found = [what for what in whats(comparison) if "rate of links changed" in what]
 
     assert bool(found) == named
     if named:
@@ -93,7 +93,7 @@ def of_all_cores(comparison: Comparison) -> str:
     return plain(dict(facts.items)["All cores of the machine"])
 
 
-def test_others_beside_the_cores_of_the_runs_are_told() -> None:
+def test_others_beside_the_cores_of_the_runs_are_said() -> None:
     """(18 − 15 + 0.5) of 8 · 9.5 s are 4.6 %, (30 − 15 + 0.5) are 20 %: that is a caveat."""
     quiet = small()
     (first, *others) = quiet.runs

@@ -139,8 +139,8 @@ def test_every_format_says_who_is_not_comparable_and_why() -> None:
         assert reason in page
         assert f"- **{escaped(arms)}**: {escaped(reason)}" in render_markdown(view)
         assert f"not comparable {arms}: {reason}" in printed
-        told = {(r["comparable"], r["not_comparable_because"]) for r in rows if r["arm"] == arms}
-        assert told == {("no", reason)}
+        cells = {(r["comparable"], r["not_comparable_because"]) for r in rows if r["arm"] == arms}
+        assert cells == {("no", reason)}
     certified = {one.arm.label for one in mixed_bout().certificates} - set(APART)
     others = {(r["comparable"], r["not_comparable_because"]) for r in rows if r["arm"] in certified}
     assert others == {("yes", "")}

@@ -146,7 +146,7 @@ def test_page_is_well_formed_and_self_contained(folder: Path) -> None:
             assert link[1:] in ids, link
     for link in links:
         assert link.startswith("#") or (folder / unquote(link)).exists(), link
-    # no address but the names of two XML vocabularies, which nobody visits
+    # no address but the names of two XML vocabularies, which no one visits
     addresses = set(re.findall(r"https?://[^\"' )]+", (folder / "report.html").read_text()))
     assert addresses <= {"http://www.w3.org/1999/xlink", "http://www.w3.org/2000/svg"}
 

@@ -208,7 +208,7 @@ def test_bytes_and_time_of_an_arm() -> None:
     assert rows["mirrored ×2"][3].main == rows["parameter_server ×2"][3].main == "–"
 
 
-def test_between_hosts_the_link_is_told() -> None:
+def test_between_hosts_the_link_is_said() -> None:
     """Each link is shown, and each time with the least that the slowest link allows."""
     links = tuple(
         Link(sender=a, receiver=b, bytes=rate, seconds=8.0)

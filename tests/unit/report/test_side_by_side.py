@@ -69,21 +69,21 @@ def test_ratio_by_welch() -> None:
     assert p == pytest.approx(2 * stats.t.sf(abs(mean) / np.sqrt(sum(parts)), df), rel=1e-9)
 
 
-def test_a_regression_and_an_improvement_are_told() -> None:
+def test_a_regression_and_an_improvement_are_said() -> None:
     """Only what changed is called; for the rest it cannot tell."""
-    told = side_by_side(small(), later(horovod=1.25, mirrored=0.8))
+    two = side_by_side(small(), later(horovod=1.25, mirrored=0.8))
 
-    words = {one.label: one.word for one in told.changes}
+    words = {one.label: one.word for one in two.changes}
     assert words == {"serial": "cannot tell", "mirrored ×2": "faster", "horovod ×2": "slower"}
-    (bad,) = [one for one in told.changes if one.regression]
+    (bad,) = [one for one in two.changes if one.regression]
     assert bad.ratio.value == pytest.approx(1 / 1.25, rel=1e-9)
     assert bad.ratio.interval is not None and bad.ratio.interval.high < 1
-    assert "1 arm slower: horovod ×2 0.80× [" in summary_of(told)
-    assert "1 arm faster: mirrored ×2 1.25× [" in summary_of(told)
-    assert told.serial is not None and told.serial.word == "cannot tell"
+    assert "1 arm slower: horovod ×2 0.80× [" in summary_of(two)
+    assert "1 arm faster: mirrored ×2 1.25× [" in summary_of(two)
+    assert two.serial is not None and two.serial.word == "cannot tell"
 
 
-def test_certificates_lost_and_gained_are_told() -> None:
+def test_certificates_lost_and_gained_are_said() -> None:
     """An arm that is not comparable is not judged, even if it is slow."""
     lost = later(horovod=2.0)
     lost = lost.replace(
@@ -101,7 +101,7 @@ def test_certificates_lost_and_gained_are_told() -> None:
     assert "Now comparable: horovod ×2." in summary_of(back)
 
 
-def test_what_differs_around_is_told_first(tmp_path: Path) -> None:
+def test_what_differs_around_is_said_first(tmp_path: Path) -> None:
     """Packages and kernels may differ; they are often what is compared."""
     packages = {**MACHINE.packages, "horovod": "0.29.0"}
     now = later()
@@ -113,12 +113,12 @@ def test_what_differs_around_is_told_first(tmp_path: Path) -> None:
         certificates=now.certificates[:2],
     )
 
-    told = side_by_side(small(), now)
-    write_side_by_side(told, tmp_path, names=("a", "b"))
+    two = side_by_side(small(), now)
+    write_side_by_side(two, tmp_path, names=("a", "b"))
 
-    assert ("horovod", "0.28.1", "0.29.0") in told.differs
-    assert ("kernel", "Linux 6.1.0", "Linux 7") in told.differs
-    assert told.only_before == ("horovod ×2",)
+    assert ("horovod", "0.28.1", "0.29.0") in two.differs
+    assert ("kernel", "Linux 6.1.0", "Linux 7") in two.differs
+    assert two.only_before == ("horovod ×2",)
     text = (tmp_path / "side_by_side.md").read_text()
     assert text.index("0.29.0") < text.index("Faster or slower?")
     assert "Only before: horovod ×2" in text
@@ -126,18 +126,18 @@ def test_what_differs_around_is_told_first(tmp_path: Path) -> None:
 
 def test_a_changed_machine_is_seen_in_the_serial_arm_and_taken_off_the_others() -> None:
     """If serial is as much slower, the stack is not the cause."""
-    told = side_by_side(small(), later(serial=1.3, mirrored=1.3, horovod=1.3))
+    two = side_by_side(small(), later(serial=1.3, mirrored=1.3, horovod=1.3))
     terminal = Console(width=120, record=True, file=io.StringIO())
 
-    terminal.print(render_side_by_side_table(told))
+    terminal.print(render_side_by_side_table(two))
 
     said = " ".join(terminal.export_text().split())
     assert "serial, which is not distributed, is now 0.77×" in said
-    ratios = [one.ratio.value for one in told.changes]
+    ratios = [one.ratio.value for one in two.changes]
     assert ratios == pytest.approx([1 / 1.3, 1.0, 1.0], rel=1e-9)
-    assert [one.word for one in told.changes] == ["cannot tell"] * 3
-    assert told.changes[0].p_adjusted is None
-    assert "it is what the others are measured against" in told.changes[0].reason
+    assert [one.word for one in two.changes] == ["cannot tell"] * 3
+    assert two.changes[0].p_adjusted is None
+    assert "it is what the others are measured against" in two.changes[0].reason
 
 
 @pytest.mark.parametrize("shift", [0.0, 0.02])
@@ -313,10 +313,10 @@ def test_markup_stays_text(tmp_path: Path) -> None:
             machine=MACHINE.replace(packages={MARKUP: version}),
         )
 
-    told = side_by_side(hostile("1"), hostile(f"2{MARKUP}"))
-    page = write_side_by_side(told, tmp_path, names=(MARKUP, "b")).read_text()
+    two = side_by_side(hostile("1"), hostile(f"2{MARKUP}"))
+    page = write_side_by_side(two, tmp_path, names=(MARKUP, "b")).read_text()
     terminal = Console(width=200, record=True, file=io.StringIO())
-    terminal.print(render_side_by_side_table(told))
+    terminal.print(render_side_by_side_table(two))
 
     assert "<script" not in page
     assert page.count("&lt;script&gt;") >= 4

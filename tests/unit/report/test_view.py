@@ -42,10 +42,10 @@ def caveats_of(runs: list[Run], **changes: Any) -> str:
     """All caveats of a comparison of these runs, as one text."""
     labels = dict.fromkeys((run.spec.backend, run.spec.topology.num_replicas) for run in runs)
     comparison = comparison_of([arm_of(*label) for label in labels], runs, **changes)
-    return told(view_of(comparison).caveats)
+    return words_of(view_of(comparison).caveats)
 
 
-def told(caveats: Sequence[Caveat]) -> str:
+def words_of(caveats: Sequence[Caveat]) -> str:
     """Caveats and what to do about them, as one text."""
     return "\n".join(f"{one.what} {one.advice}" for one in caveats)
 
@@ -79,9 +79,9 @@ def test_median_time_to_target_needs_every_run() -> None:
 
     cell = results_table(view.summary).rows[0][6]
     assert (cell.main, cell.note) == ("–", "2 of 3 reached it")
-    told_of = str(section_of(view, "accuracy").blocks[0])
-    assert "The target, accuracy ≥ 0.9, was reached in 2 of 3 completed runs." in told_of
-    assert "was not always reached: serial (2 of 3 runs)" in told(view.caveats)
+    shown_of = str(section_of(view, "accuracy").blocks[0])
+    assert "The target, accuracy ≥ 0.9, was reached in 2 of 3 completed runs." in shown_of
+    assert "was not always reached: serial (2 of 3 runs)" in words_of(view.caveats)
 
 
 def test_a_launcher_that_is_left_out_is_a_caveat() -> None:
@@ -96,9 +96,9 @@ def test_a_launcher_that_is_left_out_is_a_caveat() -> None:
 
 
 def test_epochs_in_another_order_than_steps_are_a_caveat() -> None:
-    """Mirrored makes faster steps and pays for each epoch's end; only a pair that is told apart."""
+    """Mirrored makes faster steps and pays for each epoch's end; only a pair that differs."""
 
-    def told_of(between_s: float, noise: float) -> str:
+    def shown_of(between_s: float, noise: float) -> str:
         random = np.random.default_rng(3)
         runs: list[Run] = []
         both = [("mirrored", 1.0, between_s), ("horovod", 1.2, 0.0)]
@@ -110,14 +110,14 @@ def test_epochs_in_another_order_than_steps_are_a_caveat() -> None:
                 records = [record.replace(epochs=epochs) for record in one.records]
                 runs.append(one.replace(records=records, position=len(runs)))
         arms = [arm_of("mirrored", 2), arm_of("horovod", 2)]
-        return told(view_of(verified(comparison_of(arms, runs))).caveats)
+        return words_of(view_of(verified(comparison_of(arms, runs))).caveats)
 
-    assert "changes the order" not in told_of(0.1, 1e-5)
+    assert "changes the order" not in shown_of(0.1, 1e-5)
     assert (
         "mirrored ×2 is faster than horovod ×2, and over whole epochs slower (66.7 and 83.3 "
-        "examples/s)" in told_of(0.5, 1e-5)
+        "examples/s)" in shown_of(0.5, 1e-5)
     )
-    assert "changes the order" not in told_of(0.5, 0.5)
+    assert "changes the order" not in shown_of(0.5, 0.5)
 
 
 def test_lost_runs_are_a_caveat() -> None:
@@ -211,7 +211,7 @@ def test_a_clean_comparison_has_no_caveat() -> None:
         ended_because="All launches were made.",
     )
 
-    assert told(view_of(clean).caveats) == ""
+    assert words_of(view_of(clean).caveats) == ""
 
 
 # Failures

@@ -24,7 +24,7 @@ def spec(backend: str, replicas: int, **changes: object) -> RunSpec:
 @pytest.mark.parametrize(
     ("made", "words"),
     [
-        (("mirrored", 1), "one replica, which has nobody"),
+        (("mirrored", 1), "one replica, which has no other"),
         (("parameter_server", 2), "an update of their own"),
     ],
     ids=["one replica", "asynchronous"],
@@ -49,7 +49,7 @@ def test_several_asynchronous_workers_make_one_update_at_a_time() -> None:
 
 
 def test_independent_replicas_train_no_model() -> None:
-    """So nobody launches them, and a comparison has them only beside its arms."""
+    """So no one launches them, and a comparison has them only beside its arms."""
     with pytest.raises(RefusalError, match="must train one model"):
         spec("independent", 2)
     assert spec("independent", 2, ablation="no_reduction").topology.num_processes == 2

@@ -69,7 +69,7 @@ def others(random: Random, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def launches(random: Random, shape: tuple[int, ...]) -> np.ndarray:
-    """In every third launch somebody takes a quarter of the machine, from all arms alike."""
+    """In every third launch somebody takes a quarter of the machine, from all arms equally."""
     there = random.random((shape[0], 1, shape[2], 1)) < 1 / 3
     return _both_levels(random, shape) + math.log(0.75) * there
 

@@ -88,11 +88,11 @@ def test_two_replicas_need_seven_breakdown_arms() -> None:
 
     assert set(arms) == set(HOROVOD_MS) - {"horovod ×2"}
     assert all(arm.for_breakdown and arm.group == arm.label for arm in arms.values())
-    told = {
+    shown = {
         label: (arm.backend, arm.replicas, arm.global_batch, arm.ablation)
         for label, arm in arms.items()
     }
-    assert told == {
+    assert shown == {
         "horovod ×2 without reduction": ("horovod", 2, None, "no_reduction"),
         "horovod ×2 without input": ("horovod", 2, None, "no_input"),
         "horovod ×1 at batch 16": ("horovod", 1, 16, "none"),
@@ -283,11 +283,11 @@ def test_a_gap_is_the_difference_of_two_splits() -> None:
 
 def test_a_gap_adds_up_where_the_remainder_is_within_its_noise() -> None:
     """Both arms have the same remainder, so the interval of the difference covers 0."""
-    alike = {**MIRRORED_MS, "mirrored ×2": 17.5, "mirrored ×2 without reduction": 16.5}
-    alike["mirrored ×2 without input"] = 14.5
-    noisy = broken_down(HOROVOD_MS | alike, HOROVOD, MIRRORED, rounds=6, noise=0.01)
-    quiet = broken_down(HOROVOD_MS | alike, HOROVOD, MIRRORED, rounds=6)
-    few = broken_down(HOROVOD_MS | alike, HOROVOD, MIRRORED, rounds=2)
+    equal = {**MIRRORED_MS, "mirrored ×2": 17.5, "mirrored ×2 without reduction": 16.5}
+    equal["mirrored ×2 without input"] = 14.5
+    noisy = broken_down(HOROVOD_MS | equal, HOROVOD, MIRRORED, rounds=6, noise=0.01)
+    quiet = broken_down(HOROVOD_MS | equal, HOROVOD, MIRRORED, rounds=6)
+    few = broken_down(HOROVOD_MS | equal, HOROVOD, MIRRORED, rounds=2)
 
     assert breakdown_between(noisy, "horovod ×2", "mirrored ×2").adds_up
     assert breakdown_between(quiet, "horovod ×2", "mirrored ×2").adds_up

@@ -136,6 +136,6 @@ def test_runs_are_of_the_machine_of_their_comparison(field: str) -> None:
     )
 
     assert summarize(comparison_of([arm], [two, lost])).runs
-    with pytest.raises(RefusalError, match=r"bench-1: Example CPU 9000 in run .*other") as told:
+    with pytest.raises(RefusalError, match=r"bench-1: Example CPU 9000 in run .*other") as error:
         summarize(comparison_of([arm], runs, machine=MACHINE.replace(**{field: "other"})))
-    assert "machine of its comparison" in str(told.value)
+    assert "machine of its comparison" in str(error.value)

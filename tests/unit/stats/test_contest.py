@@ -49,7 +49,7 @@ def test_every_contender_of_the_one_must_be_faster() -> None:
 
 
 def test_one_contender_that_is_not_faster_keeps_the_claim_back() -> None:
-    """m alone would be faster than h; w, which cannot be told from m, is not."""
+    """m alone would be faster than h; w, which does not differ from m, is not."""
     found = judged("mw", "h", m=0.05, w=0.03, h=0.01)
 
     assert found.word == "no difference"

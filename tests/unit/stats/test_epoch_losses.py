@@ -111,7 +111,7 @@ def test_validation_counts_too() -> None:
 
 
 def test_without_serial_the_majority_is_right() -> None:
-    """Two of three agree. Of two arms nobody knows which is right: neither is ranked."""
+    """Two of three agree. Of two arms no one knows which is right: neither is ranked."""
     two = arm_of("multi_worker_mirrored", 2)
     wrong = (2.0, 1.1, 0.5)
     runs = [run(HOROVOD, wrong), run(MIRRORED, RIGHT), run(two, RIGHT)]

@@ -59,11 +59,11 @@ def test_median_range_and_number() -> None:
     spread = spread_of([Figure(5.0), Figure(1.0), Figure(None, "not reached"), Figure(2.0)])
 
     assert spread == Spread(2.0, "not reached", n=3, of=4, lowest=1.0, highest=5.0)
-    assert_alike(spread_of([]), Spread(None, "no run completed"))
-    assert_alike(spread_of([Figure(None, "x"), Figure(None, "x")]), Spread(None, "x", of=2))
+    assert_equal_spreads(spread_of([]), Spread(None, "no run completed"))
+    assert_equal_spreads(spread_of([Figure(None, "x"), Figure(None, "x")]), Spread(None, "x", of=2))
 
 
-def assert_alike(one: Spread, other: Spread) -> None:
+def assert_equal_spreads(one: Spread, other: Spread) -> None:
     """Equal field by field. Since Python 3.13 `==` of data classes tells one NaN from itself."""
     assert repr(one) == repr(other)
 

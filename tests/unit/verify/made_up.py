@@ -1,4 +1,4 @@
-"""Traces that nobody watched: small arrays with known differences."""
+"""Traces that no one watched: small arrays with known differences."""
 
 from typing import Any
 

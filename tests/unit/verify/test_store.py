@@ -90,8 +90,8 @@ def test_what_did_not_pass_is_not_used() -> None:
     assert find(spec(), steps=20) is None
 
 
-def test_a_change_of_code_machine_or_spec_is_told() -> None:
-    """Each makes a certificate stale, and the reason is told."""
+def test_a_change_of_code_machine_or_spec_is_said() -> None:
+    """Each makes a certificate stale, and the reason is said."""
     packages = {**machine_facts().packages, "tensorflow": "2.17.0"}
     other = machine_facts().replace(packages=packages)
 
@@ -101,7 +101,7 @@ def test_a_change_of_code_machine_or_spec_is_told() -> None:
     assert "other packages" in store.stale(certificate(machine=other), spec())
 
 
-def test_a_change_of_the_users_own_code_is_told(tmp_path: Path) -> None:
+def test_a_change_of_the_users_own_code_is_said(tmp_path: Path) -> None:
     """One letter in one file."""
     mine = tmp_path / "my_model.py"
     mine.write_text("layers = 2\n")
@@ -130,7 +130,7 @@ def test_ringsides_own_modules_are_not_a_users() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_what_changed_since_is_read_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_changed_since_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file of Ringside or of the user, after this process loaded both."""
     mine, root = tmp_path / "my_model.py", tmp_path / "ringside"
     mine.write_text("layers = 2\n")
@@ -151,7 +151,7 @@ def test_what_changed_since_is_read_anew(tmp_path: Path, monkeypatch: pytest.Mon
         assert of_code == "Ringside's code has changed since"
 
 
-def test_a_users_own_workload_is_certified_anew() -> None:
+def test_a_users_own_workload_is_certified_again() -> None:
     """What it reads or imports later is unknown."""
     run = spec(workload="my_model.py:workload")
     store.keep(certificate(spec=run))
@@ -201,8 +201,8 @@ def test_a_librarys_own_configuration_file_makes_it_stale(
     assert store.stale(without, spec()) == f"{path} is new since"
     made = certificate()
     path.write_text("a = 2\n")
-    for told in (store.stale(made, spec()), store.changed_since([made], "")):
-        assert told == f"{path} has changed since"
+    for why in (store.stale(made, spec()), store.changed_since([made], "")):
+        assert why == f"{path} has changed since"
     path.unlink()
     assert store.stale(made, spec()) == f"{path} is gone since"
 
@@ -227,7 +227,7 @@ def test_other_packages_make_it_stale(monkeypatch: pytest.MonkeyPatch) -> None:
     assert store.stale(made, spec()) == "the set of installed packages has changed since"
 
 
-def test_the_console_says_why_an_arm_is_certified_anew(
+def test_the_console_says_why_an_arm_is_certified_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Once for all arms, with what has changed."""

@@ -87,7 +87,7 @@ class Task:
                 time.sleep(self.order["step_s"])
                 self.progress(step, "training")
                 if self.order["who"] == self.name and self.order["at"] == step:
-                    print(f"{self.name} does what it was told: {self.order['what']}")
+                    print(f"{self.name} does what it was asked: {self.order['what']}")
                     self.misbehave()
         except PreemptedError as error:
             return self.record(Outcome(kind="preempted", reason=str(error)), role)
@@ -137,7 +137,7 @@ class Task:
 
 
 def end_with_stdin() -> None:
-    """The connection is gone: do as if told to stop."""
+    """The connection is gone: do as if asked to stop."""
 
     def watch() -> None:
         while os.read(0, 4096):

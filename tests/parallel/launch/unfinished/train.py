@@ -1,4 +1,4 @@
-"""A task of the real contract (launch/task.py) that tells of two epochs, then does what it is told.
+"""A task of the real contract (launch/task.py) that tells of two epochs, then does as asked.
 
 `then`: `wait` makes steps until somebody ends it. `fill` fills the disk, then tells of an epoch
 of `steps` and ends. Another word names the signal that ends it.
