@@ -70,14 +70,14 @@ check: $(READY) site ## format, lint, types, who imports whom, links, words; bui
 
 # uv is installed only for this command. Its version decides the text of the lock, so it is pinned here.
 # Versions of the present lock are kept if they still fit; ARGS=--upgrade takes the newest.
-# --universal: for every Python from 3.11 on. colorama would be for Windows, where Ringside does not run.
+# --universal: for every Python from 3.11 on.
 lock: ## requirements.in -> requirements.lock, the same in estimator/, and scripts/horovod.lock
 	@temporary=$$(mktemp -d); trap 'rm -rf "$$temporary"' EXIT; \
 	$${PYTHON:-python3} -m venv "$$temporary"; \
 	"$$temporary/bin/pip" install --quiet uv==0.13.8; \
 	export UV_CUSTOM_COMPILE_COMMAND="make lock"; \
 	"$$temporary/bin/uv" pip compile --quiet --universal --python-version 3.11 --generate-hashes \
-		--no-annotate --no-emit-package colorama $(ARGS) requirements.in --output-file requirements.lock; \
+		--no-annotate $(ARGS) requirements.in --output-file requirements.lock; \
 	"$$temporary/bin/uv" pip compile --quiet --python-version 3.11 --generate-hashes \
 		--no-annotate $(ARGS) estimator/requirements.in --output-file estimator/requirements.lock; \
 	grep -o '^horovod==[^ ]*' scripts/horovod.lock | "$$temporary/bin/uv" pip compile --quiet \

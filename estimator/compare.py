@@ -13,6 +13,8 @@ import tempfile
 import time
 from pathlib import Path
 
+# With it TensorFlow 2.15 asks for a package that is not here.
+os.environ.pop("TF_USE_LEGACY_KERAS", None)
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # lines about libraries for GPUs, before 3
 
 import numpy as np

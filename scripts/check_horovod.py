@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+os.environ.pop("TF_USE_LEGACY_KERAS", None)  # of the caller
 if importlib.util.find_spec("tf_keras"):  # not in estimator/.venv, whose Keras is Keras 2
     os.environ["TF_USE_LEGACY_KERAS"] = "1"
 
