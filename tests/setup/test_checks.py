@@ -60,8 +60,8 @@ def test_old_words_are_named(tmp_path: Path) -> None:
 
     for words, code, complaint in (
         (f"{old}er", 0, ""),
-        (f"As\nit is_{old}_made.", 1, f"docs/page.md:2: {old}"),
-        (f"It stands {phrase} it.", 1, "docs/page.md:1: " + phrase.replace("\n", " ")),
+        (f"As\nit is_{old}_made.", 1, f"{page.name}:2: {old}"),
+        (f"It stands {phrase} it.", 1, "page.md:1: " + phrase.replace("\n", " ")),
     ):
         page.write_text(words)
         done = subprocess.run([sys.executable, str(checker)], capture_output=True, text=True)
