@@ -65,9 +65,9 @@ class CallbackState:
 
     def fits(self, callbacks: Sequence[Any], model: Any) -> bool:
         """Whether it is of such callbacks, and of a model with as many optimizers."""
-        state_now = json.loads(self.text)
-        same = state_now["kinds"] == _kinds(callbacks)
-        return same and len(state_now["rates"]) == len(optimizers_of(model))
+        fields = json.loads(self.text)
+        same = fields["kinds"] == _kinds(callbacks)
+        return same and len(fields["rates"]) == len(optimizers_of(model))
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """As they are in a checkpoint."""
@@ -85,15 +85,15 @@ class CallbackState:
             return None
         count = sum(name.startswith(ARRAY) for name in arrays)
         found = cls(str(arrays[TEXT]), tuple(arrays[f"{ARRAY}{n}"] for n in range(count)))
-        state_now = json.loads(found.text)
-        for _, changed in zip(state_now["kinds"], state_now["changed"], strict=True):
+        fields = json.loads(found.text)
+        for _, changed in zip(fields["kinds"], fields["changed"], strict=True):
             if not isinstance(changed, dict):
                 raise TypeError("attributes without names")
             for value in changed.values():
                 _decoded(value, found.arrays)
-        for rate in state_now["rates"]:
+        for rate in fields["rates"]:
             float(0.0 if rate is None else rate)
-        ", ".join([*state_now["left_out"], str(state_now["stops"])])
+        ", ".join([*fields["left_out"], str(fields["stops"])])
         return found
 
 
@@ -133,22 +133,22 @@ class Learned:
             None if now == before else now
             for now, before in zip(_rates(self._model), self._rates, strict=True)
         ]
-        state_now = {
+        fields = {
             "kinds": _kinds(self._callbacks),
             "changed": changed,
             "rates": rates,
             "stops": stops,
             "left_out": sorted(left_out),
         }
-        return CallbackState(json.dumps(state_now), tuple(arrays))
+        return CallbackState(json.dumps(fields), tuple(arrays))
 
     def restore(self, state: CallbackState) -> None:
         """Let them go on from a state that fits them."""
-        state_now = json.loads(state.text)
-        for callback, changed in zip(self._callbacks, state_now["changed"], strict=True):
+        fields = json.loads(state.text)
+        for callback, changed in zip(self._callbacks, fields["changed"], strict=True):
             for name, value in changed.items():
                 setattr(callback, name, _decoded(value, state.arrays))
-        for optimizer, rate in zip(optimizers_of(self._model), state_now["rates"], strict=True):
+        for optimizer, rate in zip(optimizers_of(self._model), fields["rates"], strict=True):
             if rate is not None:
                 optimizer.learning_rate.assign(rate)
 

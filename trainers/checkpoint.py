@@ -125,7 +125,7 @@ def write_arrays(
 
 
 def keep(path: Path, other: Path) -> None:
-    """Give a file another name too, instead of what has that name.
+    """Give a file another name too; a file that had that name is replaced.
 
     Raises:
         OSError: a copy, on a disk without links, does not fit.

@@ -68,7 +68,7 @@ class Fault(Listener):
 
 
 def drilled(run_dir: Path, task: str, fit: int = 1) -> list[Listener]:
-    """The listeners of a training that a drill looks at; none: none does.
+    """The listeners of a training that a drill looks at; empty if no drill does.
 
     Args:
         run_dir: folder of the run.

@@ -349,7 +349,7 @@ class Watch(tf.keras.callbacks.Callback):
         self._rows: dict[str, list[NDArray[Any]]] = {}
         self._slot_rows: dict[str, list[NDArray[Any]]] = {}
         self._gaps: list[float] = []
-        self._logged: list[dict[str, float]] = []
+        self._logs: list[dict[str, float]] = []
         self._updates: list[int] = []
         self._drawn: list[int] = []
 
@@ -371,12 +371,10 @@ class Watch(tf.keras.callbacks.Callback):
         trace.final = {name: value for name, (value, _) in self._weights()}
         for group, begins in (("metrics", False), ("evaluation", True)):
             names = (
-                [n for n in self._logged[0] if n.startswith("val_") == begins]
-                if self._logged
-                else []
+                [n for n in self._logs[0] if n.startswith("val_") == begins] if self._logs else []
             )
             found = {
-                n.removeprefix("val_"): np.array([said.get(n, np.nan) for said in self._logged])
+                n.removeprefix("val_"): np.array([said.get(n, np.nan) for said in self._logs])
                 for n in names
             }
             setattr(trace, group, found)
@@ -411,7 +409,7 @@ class Watch(tf.keras.callbacks.Callback):
         self._updates.append(self._in_epoch)
         self._drawn.append(self.draws.count())
         values = {name: np.asarray(value) for name, value in (logs or {}).items()}
-        self._logged.append({n: float(v.reshape(())) for n, v in values.items() if v.size == 1})
+        self._logs.append({n: float(v.reshape(())) for n, v in values.items() if v.size == 1})
 
     def on_train_end(self, logs: Any = None) -> None:
         """Note the end of a training that was not disturbed."""

@@ -141,14 +141,14 @@ def saving(spec: RunSpec, every: int) -> RunSpec:
 def _must_be_of(comparison: Path, spec: RunSpec) -> None:
     """Refuse the comparison of another program: its report would tell of both."""
     shared = read_results(comparison).comparison.shared
-    received, asked = (
+    theirs, asked = (
         " ".join([one.workload, *(f"-w {k}={v}" for k, v in one.workload_options.items())])
         for one in (shared, spec)
     )
-    if received != asked:
+    if theirs != asked:
         raise RefusalError(
             "A drill joins the report of a comparison of the same program.",
-            received=f"{asked}; {comparison} is of {received}",
+            received=f"{asked}; {comparison} is of {theirs}",
             advice="Leave out --comparison, or drill the program of the comparison.",
         )
 

@@ -130,7 +130,7 @@ def _make_key(path: Path) -> None:
 
 def _sshd_config(host: LabHost, folder: Path) -> str:
     # MaxStartups, MaxSessions: a launcher opens one connection per process, all at once.
-    # StrictModes: the umask may let a group write the key's file, but no one else can reach its
+    # StrictModes: the umask may let a group write the key's file, but no other user can reach its
     # folder.
     return f"""\
 ListenAddress {host.address}:22

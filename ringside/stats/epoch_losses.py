@@ -31,7 +31,7 @@ class Departure:
     Attributes:
         stage: its launch, as `Run.stage` says it.
         epoch: from 1.
-        doubtful: no arm agrees with more than half of the arms, which one is right is unknown.
+        doubtful: no arm agrees with more than half of the arms; which one is right is not known.
     """
 
     other: str  # label of the arm that it is held against; `expected` is its loss

@@ -1,8 +1,7 @@
 """TensorFlow, set up for one version of Keras, and what Ringside uses of its private parts.
 
 A process runs one Keras: legacy Keras (tf-keras) if TF_USE_LEGACY_KERAS is 1, Keras 3 if it is 0.
-What starts a process sets it before TensorFlow is imported
-(`ringside_core/specs/keras_version.py`).
+The variable must be set before TensorFlow is imported (`ringside_core/specs/keras_version.py`).
 """
 
 import contextlib

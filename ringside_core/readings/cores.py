@@ -10,8 +10,8 @@ CPUS = Path("/sys/devices/system/cpu")
 def usable_cores() -> tuple[int, ...]:
     """Processors that this process may use: one of each physical core first, then the others.
 
-    Two threads of one core (hyper-threads) share its arithmetic, so they are not two cores. What
-    takes processors from the start gets whole cores as long as there are any.
+    Two threads of one core (hyper-threads) share its arithmetic, so they are not two cores. A
+    caller that takes processors from the start gets whole cores as long as there are any.
     """
     seen: dict[int, int] = {}
     ranked = []

@@ -65,7 +65,7 @@ def whole_file(path: Path, *, lasting: bool = False) -> Iterator[BinaryIO]:
 
 
 def remove_halves(path: Path) -> None:
-    """Remove what writers of this file have left who were killed. No one else may write it now."""
+    """Remove what writers of this file have left who were killed. No process may write it now."""
     for half in path.parent.glob(f".{path.name}.*{HALF}"):
         half.unlink(missing_ok=True)
 

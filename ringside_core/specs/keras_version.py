@@ -96,7 +96,7 @@ def _imports(file: Path, seen: set[Path]) -> Iterator[tuple[str, str]]:
     try:
         tree = ast.parse(file.read_bytes())
     except (OSError, SyntaxError, ValueError):
-        return  # what runs it says so
+        return  # Python says so when it runs the file
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]

@@ -168,7 +168,7 @@ class HorovodOptions(BackendOptions):
     num_groups: Annotated[PositiveInt | None, Search((1, 4), ("replicas",))] = None
     hierarchical_allreduce: Annotated[bool | None, Search((True,), ("replicas", "gpus"))] = None
     btl_tcp_flags: Annotated[PositiveInt | None, Search((9,), ("replicas", "hosts", "mpi"))] = None
-    # To copy a larger message that no one expects yet costs more than to announce it.
+    # To copy a larger message that no process expects yet costs more than to announce it.
     btl_tcp_eager_limit: Annotated[
         PositiveInt | None, Search((4 * MIB,), ("replicas", "hosts", "mpi"))
     ] = None

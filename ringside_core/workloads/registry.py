@@ -291,7 +291,7 @@ def load_workload(
 
     Args:
         name: one of WORKLOADS, or a user's `file.py:function` or `module:function`; a
-            Workload may stand instead of the function.
+            Workload may be given instead of the function.
         options: keyword arguments of its function.
         data_dir: where data sets are kept; passed to the function if it has such a parameter.
         global_batch: of the run; likewise. None: the function's own.

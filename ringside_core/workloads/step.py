@@ -116,19 +116,19 @@ def _is_built(part: Any) -> bool:
     return isinstance(part, _HOLDERS) and getattr(part, "built", True)
 
 
-def _named(returned: Any, name: str) -> dict[str, Any]:
+def _named(losses: Any, name: str) -> dict[str, Any]:
     """What a step returns, by name."""
-    if isinstance(returned, dict):
-        return returned
-    if returned is None:
+    if isinstance(losses, dict):
+        return losses
+    if losses is None:
         raise RefusalError(
             "A step function must return its loss, or losses by name.",
             received=f"nothing from {name}",
             advice="Write return loss, or return {'loss': loss}.",
         )
-    if isinstance(returned, tuple | list):
-        return {f"loss_{number}": one for number, one in enumerate(returned, start=1)}
-    return {"loss": returned}
+    if isinstance(losses, tuple | list):
+        return {f"loss_{number}": one for number, one in enumerate(losses, start=1)}
+    return {"loss": losses}
 
 
 def _used_by(function: Any, seen: set[int] | None = None, depth: int = 0) -> Iterator[Any]:

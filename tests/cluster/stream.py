@@ -2,7 +2,7 @@
 
 `stream.py receive ADDRESS` prints its port, then for each number of bytes on its standard input the
 seconds that they took to arrive; it ends with its standard input. `stream.py send ADDRESS PORT`
-sends until no one listens.
+sends until no process listens.
 """
 
 import contextlib

@@ -86,7 +86,7 @@ def training(lab: Lab, hostfile: Path, tmp_path: Path) -> Iterator[Training]:
 
 @pytest.mark.parametrize("stack", ["horovod", nightly("horovod --launcher mpirun")])
 def test_a_killed_launcher(stack: str, training: Training, lab: Lab) -> None:
-    """kill -9 of `ringside` leaves no one on any host, whichever launcher started the ranks."""
+    """kill -9 of `ringside` leaves no process on any host, whichever launcher started the ranks."""
     run = training(stack)
     run_id = run.run_id()
     started = all_of(run_id)
@@ -100,14 +100,14 @@ def test_a_killed_launcher(stack: str, training: Training, lab: Lab) -> None:
 @pytest.mark.parametrize(
     ("stack", "words"),
     [
-        # ssh says 255 of what was killed there, by whatever signal.
+        # ssh says 255 of a process that was killed there, by whatever signal.
         ("multi_worker_mirrored", "failed(ProcessDied: worker-1 exited with code 255 after step"),
         nightly("horovod", "failed(ProcessDied: rank-1 exited with code 255 after step"),
     ],
     ids=["multi_worker_mirrored", "horovod"],
 )
 def test_a_killed_rank(stack: str, words: str, training: Training, lab: Lab) -> None:
-    """kill -9 of the rank on the second host ends the run, named; no one is left."""
+    """kill -9 of the rank on the second host ends the run, named; no process is left."""
     run = training(stack)
     run_id = run.run_id()
 

@@ -130,7 +130,7 @@ def test_a_script_by_itself_and_under_horovodrun(launcher: tuple[str, ...], tmp_
 
 
 def test_a_script_that_fails_in_one_rank_ends_under_horovodrun(tmp_path: Path) -> None:
-    """The other rank waits for its gradient; no one stays."""
+    """The other rank waits for its gradient; no process stays."""
     done = typed("horovodrun", "-np", "2", "python", ALONE, "raises", "epochs", cwd=tmp_path)
 
     assert done.returncode != 0

@@ -1,4 +1,4 @@
-"""kill -9 and SIGSTOP of real processes of real arms: a named outcome, in time, and no one left.
+"""kill -9 and SIGSTOP of real processes of real arms: a named outcome, in time, and none left.
 
 The death of a launcher leaves processes that need not train: launch/test_execute.py and
 launch/test_signals.py kill each launcher of a fake train.py. Here only Ctrl-C comes to one.

@@ -1,4 +1,4 @@
-"""Live launches: real stacks are frozen and thawed, and no one is left when something dies."""
+"""Live launches: real stacks are frozen and thawed, and no process is left when one dies."""
 
 import signal
 import subprocess
@@ -182,7 +182,7 @@ def test_an_arm_that_cannot_start(tmp_path: Path) -> None:
 
 @pytest.mark.nightly
 def test_killed_while_arms_are_frozen(tmp_path: Path) -> None:
-    """No one is left, frozen or not; test_compare.py asks what Ctrl-C says."""
+    """No process is left, frozen or not; test_compare.py asks what Ctrl-C says."""
     process = compare(tmp_path, "--backends", "horovod")
     frozen_rank(tmp_path, process)
 

@@ -36,9 +36,11 @@ def test_rank_0_serves_and_the_others_find_it(monkeypatch: pytest.MonkeyPatch) -
 
     assert server is not None
     assert other is None
-    assert server.server_address[0] == "127.0.0.1"  # who reaches it can change the meeting
+    assert (
+        server.server_address[0] == "127.0.0.1"
+    )  # a process that reaches it can change the meeting
     where = f"http://127.0.0.1:{second['HOROVOD_GLOO_RENDEZVOUS_PORT']}/global/0"
-    with pytest.raises(urllib.error.HTTPError, match="404"):  # no one has left anything there yet
+    with pytest.raises(urllib.error.HTTPError, match="404"):  # nothing is there yet
         urllib.request.urlopen(where)
     assert [first[f"HOROVOD_{name}"] for name in ("RANK", "CROSS_RANK", "SIZE")] == ["0", "0", "2"]
     assert [second[f"HOROVOD_{name}"] for name in ("RANK", "CROSS_RANK")] == ["1", "1"]

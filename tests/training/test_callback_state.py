@@ -159,7 +159,7 @@ def test_many_arrays_keep_their_order() -> None:
     assert kept.stops
 
 
-def damaged(**changes: Any) -> str:
+def state_text(**changes: Any) -> str:
     """A state of one callback, with something else."""
     whole = {"kinds": ["A"], "changed": [{}], "rates": [], "stops": False, "left_out": []}
     return json.dumps({**whole, **changes})
@@ -170,12 +170,12 @@ def damaged(**changes: Any) -> str:
     [
         "{",
         "[]",
-        damaged(changed=[{"best": {"array": 3}}]),
-        damaged(changed=[{"best": {"object": 3}}]),
-        damaged(changed=[[["best", 1]]]),
-        damaged(kinds=["A", "B"]),
-        damaged(rates=["fast"]),
-        damaged(left_out=[1]),
+        state_text(changed=[{"best": {"array": 3}}]),
+        state_text(changed=[{"best": {"object": 3}}]),
+        state_text(changed=[[["best", 1]]]),
+        state_text(kinds=["A", "B"]),
+        state_text(rates=["fast"]),
+        state_text(left_out=[1]),
     ],
 )
 def test_a_damaged_state_is_a_damaged_checkpoint(tmp_path: Path, text: str) -> None:

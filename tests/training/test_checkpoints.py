@@ -97,7 +97,7 @@ def test_a_checkpoint_that_does_not_fit_leaves_the_one_before(
         ([[1.0, 2.0], [1.0, 2.5]], ReplicasDifferError),
     ],
 )
-def test_no_numbers_are_said_before_a_difference(
+def test_values_that_are_no_numbers_are_reported_before_a_difference(
     values: list[list[float]], error: type[Exception]
 ) -> None:
     """A replica that has diverged alone differs too; that gradients were not reduced is wrong."""

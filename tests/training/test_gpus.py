@@ -14,7 +14,7 @@ from trainers.process import started
 @pytest.mark.parametrize(
     ("gpus", "replicas", "able"), [(0, 2, True), (1, 1, True), (1, 2, False), (2, 2, True)]
 )
-def test_an_arm_with_more_replicas_than_gpus_is_said_before_anything_starts(
+def test_an_arm_with_more_replicas_than_gpus_is_refused_before_anything_starts(
     monkeypatch: pytest.MonkeyPatch, gpus: int, replicas: int, able: bool
 ) -> None:
     """Without a GPU the replicas share CPUs."""

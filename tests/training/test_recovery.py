@@ -62,7 +62,7 @@ def test_a_training_that_was_over_only_ends_again(
         (["LSTM"], ""),
     ],
 )
-def test_another_size_is_said_where_layers_see_a_part_of_a_batch(
+def test_another_size_is_reported_where_layers_see_a_part_of_a_batch(
     tmp_path: Path, records: list[RecordInProgress], layers: list[str], warning: str
 ) -> None:
     """The record warns of it; a recurrent layer without dropout draws nothing."""

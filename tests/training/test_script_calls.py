@@ -206,7 +206,7 @@ LAYERS = "layers = [tf.keras.Input((3,)), tf.keras.layers.Dense(1)]"
     ],
     ids=["model", "layer"],
 )
-def test_a_model_that_is_made_outside_of_the_scope_is_said(
+def test_a_model_that_is_made_outside_of_the_scope_is_refused(
     outside: str, inside: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where a strategy trains it."""
@@ -322,7 +322,7 @@ def test_a_probe_answers_of_a_model_without_weights_and_of_a_job_that_is_over(
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_data_without_a_batch_are_said(tmp_path: Path, known: bool) -> None:
+def test_data_without_a_batch_are_refused(tmp_path: Path, known: bool) -> None:
     """drop_remainder leaves none of three rows; or a filter, of which nothing is known before."""
     data = tf.data.Dataset.from_tensor_slices((rows(3), rows(3)[:, :1]))
     empty = (

@@ -62,7 +62,7 @@ def test_a_coordinator_that_is_gone_without_a_word(coordinator: socket.socket) -
 
 @pytest.fixture
 def silent() -> Iterator[str]:
-    """An address that answers a few times, then no more: no one takes the connections."""
+    """An address that answers a few times, then no more: no process takes the connections."""
     with socket.create_server(("127.0.0.1", 0), backlog=0) as listening:
         yield address_of(listening)
 
@@ -86,7 +86,7 @@ def test_a_network_that_stays_silent(silent: str, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_server_stopped_while_it_was_needed_has_failed(coordinator: socket.socket) -> None:
-    """No one has said that it is over."""
+    """The coordinator has not said that it is over."""
     after(0.1, os.kill, os.getpid(), signal.SIGTERM)
 
     with pytest.raises(KeyboardInterrupt, match="before the training was over"):

@@ -119,9 +119,9 @@ def test_a_step_that_takes_more_than_a_batch_is_refused() -> None:
 def test_a_step_may_take_its_batch_apart_itself() -> None:
     """One argument for a batch of two, and a loss without a name."""
     x = np.ones((2, 3), np.float32)
-    returned = step(Agent().train).model().train_step((x, x[:, :1]))
+    results = step(Agent().train).model().train_step((x, x[:, :1]))
 
-    assert list(returned) == ["loss"]
+    assert list(results) == ["loss"]
 
 
 def test_a_step_without_an_optimizer_or_a_loss_is_refused() -> None:

@@ -206,7 +206,7 @@ def test_a_named_run_dir_with_ones_own_record_is_refused(
     assert (records / "rank-1.json").read_text() == "of another rank"
 
 
-def test_a_second_launch_is_said_how_to_go_on(
+def test_a_second_launch_says_how_to_go_on(
     in_an_empty_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Nothing of the first run is touched, and both ways out are named."""

@@ -175,7 +175,7 @@ def test_what_slurm_does_not_take(
 
 
 def test_a_job_that_would_wait_for_ever(slurm: SlurmCluster, tmp_path: Path) -> None:
-    """Slurm takes a job that is longer than its partition allows; no one waits for it."""
+    """Slurm takes a job that is longer than its partition allows; no user waits for it."""
     folder = tmp_path / "run"
 
     run = slurm.run(

@@ -161,7 +161,7 @@ def test_a_long_log_is_cut_while_the_run_goes_on(
 
 @pytest.mark.parametrize("arm", ["tf_config", "mpirun", "horovodrun"])
 def test_an_exception(arm: str, plan_of: PlanOf) -> None:
-    """An exception in one task is the outcome of the run, whichever reports what else."""
+    """An exception in one task is the outcome of the run, whatever the others report."""
     task = "worker-1" if arm == "tf_config" else "rank-1"
     plan = plan_of(**ARMS[arm], who=task, what="raise")
 
@@ -222,7 +222,7 @@ def test_hung(arm: str, task: str, what: str, plan_of: PlanOf) -> None:
 
 
 def test_the_guard_is_renewed(plan_of: PlanOf, guards_of: Callable[[Plan], list[int]]) -> None:
-    """Someone who kills the guard, which does not train, harms no one."""
+    """Someone who kills the guard, which does not train, harms no task."""
     plan = plan_of("mirrored", steps=20)
     guards: list[int] = []
 

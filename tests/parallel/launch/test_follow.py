@@ -50,7 +50,7 @@ def test_a_step_of_the_clock_ends_nothing(followed: PlanOf, tmp_path: Path) -> N
 
 
 def test_a_task_ends_with_its_launcher(followed: PlanOf, tmp_path: Path) -> None:
-    """Also where no one waits for the launcher that was killed, and its guard was killed too."""
+    """Also if no process waits for the launcher that was killed, and its guard was killed too."""
     plan = followed(steps=10_000)
     try:
         with subprocess.Popen(
@@ -66,7 +66,7 @@ def test_a_task_ends_with_its_launcher(followed: PlanOf, tmp_path: Path) -> None
             caller.kill()
 
             wait_until(lambda: not alive(task))
-        # No one was left who could give back the space that was held for its record.
+        # No process was left that could give back the space that was held for its record.
         for held in Path(plan.run_dir).rglob(".*.half"):
             held.unlink()
     finally:
@@ -74,5 +74,5 @@ def test_a_task_ends_with_its_launcher(followed: PlanOf, tmp_path: Path) -> None
 
 
 def alive(process: psutil.Process) -> bool:
-    """Whether it has not ended; no one may have waited for it."""
+    """Whether it has not ended; its parent may not have waited for it."""
     return process.is_running() and process.status() != psutil.STATUS_ZOMBIE

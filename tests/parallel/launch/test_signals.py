@@ -36,7 +36,7 @@ def test_a_signal_to_the_caller(
     name: str, arm: str, plan_of: PlanOf, tmp_path: Path, nothing_left: Callable[[Plan], bool]
 ) -> None:
     """The caller ends as the signal asks, and everything that it started is gone."""
-    plan = plan_of(**ARMS[arm], steps=1000, who="no one")
+    plan = plan_of(**ARMS[arm], steps=1000, who="absent")
     with subprocess.Popen(
         caller_of(plan, tmp_path),
         stdout=subprocess.PIPE,
@@ -60,11 +60,11 @@ def test_a_signal_to_the_caller(
 
 @pytest.mark.parametrize("arm", ARMS)
 def test_a_run_that_saves_is_asked_to_end(arm: str, plan_of: PlanOf, tmp_path: Path) -> None:
-    """SIGTERM to the caller reaches what trains, whatever stands between; its outcome is said.
+    """SIGTERM to the caller reaches what trains, whatever stands between; its outcome is reported.
 
     mpirun has a handler for the signal too, and servers have none.
     """
-    plan = plan_of(**ARMS[arm], steps=1000, who="no one", what="save when asked")
+    plan = plan_of(**ARMS[arm], steps=1000, who="absent", what="save when asked")
     with subprocess.Popen(
         caller_of(plan, tmp_path), stdout=subprocess.PIPE, text=True, start_new_session=True
     ) as caller:

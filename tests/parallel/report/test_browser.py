@@ -152,11 +152,11 @@ def test_words_say_what_colours_say(browser: Browser, page: Path) -> None:
     cells = browser.evaluate(
         "[...document.querySelectorAll('.verdicts td')].map(e => e.innerText.trim())"
     )
-    lines = [cell for cell in cells if cell]
-    assert len(lines) == 21 + 28  # pairs of seven arms, and of eight
-    assert all("×" in cell and "]" in cell for cell in lines)
+    intervals = [cell for cell in cells if cell]
+    assert len(intervals) == 21 + 28  # pairs of seven arms, and of eight
+    assert all("×" in cell and "]" in cell for cell in intervals)
     words = ("faster", "slower", "cannot tell", "no verdict")
-    assert sum(cell.endswith(words) for cell in lines) == 7  # other arms of one replica
+    assert sum(cell.endswith(words) for cell in intervals) == 7  # other arms of one replica
 
 
 @pytest.mark.parametrize("width", [1280, 390])

@@ -148,7 +148,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("cache")
 def test_runs_that_it_would_not_have_made_are_refused(tmp_path: Path) -> None:
-    """Another seed, batch or arm is said with its place in the file and both values."""
+    """Another seed, batch or arm is named with its place in the file and both values."""
     comparison = with_runs(tmp_path)
     assert reopened(tmp_path, budget=None) == comparison
 
@@ -167,7 +167,7 @@ def test_runs_that_it_would_not_have_made_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("cache")
-def test_runs_that_are_not_the_same_are_refused(tmp_path: Path) -> None:
+def test_runs_of_other_terms_are_refused(tmp_path: Path) -> None:
     """If no summary can be made of them, it does not go on; the message names the file."""
     comparison = with_runs(tmp_path)
     first, *rest = comparison.runs

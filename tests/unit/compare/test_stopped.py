@@ -85,7 +85,7 @@ def test_the_probe_ends_with_its_parent_even_if_killed(tmp_path: Path) -> None:
 
     process.kill()
 
-    process.communicate(timeout=LIMIT_S)  # comes back when no one holds the pipe any more
+    process.communicate(timeout=LIMIT_S)  # comes back when no process holds the pipe any more
 
 
 def raising(error: BaseException) -> Callable[..., Any]:

@@ -85,7 +85,7 @@ def test_a_refusal_after_a_failure_is_tried_again(tmp_path: Path) -> None:
 def test_what_is_still_in_the_way_does_not_use_up_the_restarts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A full disk ends each start within a second; so the third waits. No one else does."""
+    """A full disk ends each start within a second; so the third waits. No other start does."""
     waited: list[float] = []
     monkeypatch.setattr(attempts, "wait", lambda seconds, interrupts: waited.append(seconds))
 

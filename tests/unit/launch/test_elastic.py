@@ -206,7 +206,7 @@ def test_a_host_that_does_not_let_a_run_start_is_looked_at_less_often(
 
 
 def test_sigterm_ends_a_run_that_is_asked_to_grow() -> None:
-    """Who sends it wants the end, whatever was asked before."""
+    """Its sender wants the end, whatever was asked before."""
     interrupts = Interrupts(saves=True)
     interrupts.resize()
     assert interrupts.preempts()

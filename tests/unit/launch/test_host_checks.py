@@ -89,7 +89,7 @@ def network(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
 
 
 def test_all_problems_at_once(network: Network) -> None:
-    """Every problem of every host is said in one message."""
+    """Every problem of every host is in one message."""
     network.unreached["a"] = "its name is not known here"
     network.hosts["b"] |= {
         "versions": {**VERSIONS, "tensorflow": "2.17.0", "horovod": "0.28.0"},
@@ -153,7 +153,7 @@ def test_a_host_whose_servers_have_no_place_is_not_usable(network: Network) -> N
 
 
 def test_a_problem_of_this_machine_makes_no_host_unusable(network: Network) -> None:
-    """It is said as it is."""
+    """It is reported as it is."""
     del network.here["interfaces"]["eth7"]
 
     with pytest.raises(RefusalError, match="this machine: no interface eth7"):

@@ -1,4 +1,4 @@
-"""A keeper: it answers, and when no one speaks to it any more it kills what belongs to its run."""
+"""A keeper: it answers, and when its launcher is silent it kills what belongs to its run."""
 
 import os
 import resource
@@ -56,7 +56,7 @@ def test_a_keeper_answers_and_sweeps(run_id: str, member: "subprocess.Popen[byte
 def test_a_keeper_freezes_and_thaws(run_id: str, member: "subprocess.Popen[bytes]") -> None:
     """The processes of its run; heartbeats change nothing. A frozen one is ended all the same."""
     command = [sys.executable, "-I", "-S", str(SWEEPER), run_id, "--keep"]
-    lines = [
+    messages = [
         (b".", False),
         (sweep.FREEZE, True),
         (b".", True),
@@ -71,7 +71,7 @@ def test_a_keeper_freezes_and_thaws(run_id: str, member: "subprocess.Popen[bytes
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as keeper:
         assert keeper.stdin is not None and keeper.stdout is not None
         keeper.stdout.readline()
-        for said, stopped in lines:
+        for said, stopped in messages:
             os.write(keeper.stdin.fileno(), said)
             assert os.read(keeper.stdout.fileno(), 10) == said
             takes_a_moment(stopped)
@@ -124,7 +124,7 @@ def test_keepers_of_a_plan(
 def test_a_launcher_that_stands_still_is_heard(
     plan_by: Callable[[str], Plan], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """For example at a blocked terminal: no one reads the keepers, but they hear the launcher."""
+    """For example at a blocked terminal: it reads no keeper, but they hear the launcher."""
     monkeypatch.setattr(keepers_room, "BEAT_S", 0.01)
     # It ends when it has heard us five times; the pipe of its answers is what we stand still at.
     five = "#!/bin/sh\n/usr/bin/head -c 5 >/dev/null\n"

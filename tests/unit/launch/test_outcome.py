@@ -116,7 +116,7 @@ def test_an_exit_code_after_a_complete_record_changes_nothing(workers: Scene) ->
     assert workers.judge().outcome == COMPLETED
 
 
-def test_a_users_error_is_said_and_not_what_its_peer_made_of_it(workers: Scene) -> None:
+def test_a_users_error_is_reported_and_not_what_its_peer_made_of_it(workers: Scene) -> None:
     """The model's exception is the cause, even if a peer first reported a lost connection."""
     workers.record("worker-0", LOST_PEER, second=1)
     workers.record("worker-1", BAD_BATCH, second=2)

@@ -34,7 +34,7 @@ def age(watch: Watch, task: str, seconds: float) -> None:
     watch._changed[task] -= seconds
 
 
-def test_progress_is_said_once(tmp_path: Path) -> None:
+def test_progress_is_reported_once(tmp_path: Path) -> None:
     """A change of a task is reported once."""
     watch = Watch(tmp_path, ("rank-0",))
     write_progress(tmp_path, "rank-0", "1.5 3 40 training 2")

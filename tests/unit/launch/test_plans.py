@@ -16,7 +16,7 @@ PlanOf = Callable[..., Plan]
 TRAIN = (
     "/venv/bin/python -u /ringside/train.py --spec /runs/one/spec.json --run-dir /runs/one --log"
 )
-# Horovod over Gloo: each rank reads what no one else may see.
+# Horovod over Gloo: each rank reads what no other user may see.
 READ = (
     "/venv/bin/python -I -S "
     f"{Path(__file__).resolve().parents[3]}/launch/remote/private.py /runs/one/.environment"

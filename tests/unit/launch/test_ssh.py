@@ -155,7 +155,7 @@ def test_what_ssh_has_started_ends_with_it(asked: Asked, tmp_path: Path) -> None
 
 
 def test_what_outlives_ssh_holds_nothing_up(asked: Asked, tmp_path: Path) -> None:
-    """The master of shared connections (ControlPersist) may stay; no one waits for it."""
+    """The master of shared connections (ControlPersist) may stay; Ringside does not wait for it."""
     pid = tmp_path / "pid"
     master = f"setsid sh -c 'echo $$ >{pid}; exec sleep 3600' >/dev/null &"
     begun = f"until [ -s {pid} ]; do sleep 0.01; done"

@@ -150,9 +150,9 @@ def test_where_there_is_no_table_nothing_is_known(tmp_path: Path) -> None:
     assert sent_bytes(tmp_path / "missing") == {}
 
 
-def test_only_interfaces_that_counted_all_the_while_are_said() -> None:
+def test_only_interfaces_that_counted_all_the_while_are_reported() -> None:
     """One disappeared, one appeared, one restarted: their traffic is unknown."""
-    before = {"lo": 100, "gone": 5, "again": 900, "idle": 7}
-    after = {"lo": 350, "new": 80, "again": 20, "idle": 7}
+    before = {"lo": 100, "gone": 5, "fresh": 900, "idle": 7}
+    after = {"lo": 350, "new": 80, "fresh": 20, "idle": 7}
 
     assert sent_between(before, after) == {"lo": 250, "idle": 0}

@@ -23,7 +23,7 @@ def same_plots() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A whole folder; no one writes into it."""
+    """A whole folder; no test writes into it."""
     return write_folder(tmp_path_factory.mktemp("small"))
 
 

@@ -36,8 +36,8 @@ def test_the_difference_names_the_part_that_does_most_of_it() -> None:
         "the difference; with this noise it can be chance."
     )
     assert Heading("A and B: where they differ") in section.blocks
-    whole = breakdown_section(Breakdowns((one,), difference, faster=True))
-    assert Heading("Why is A faster than B?") in whole.blocks
+    faster = breakdown_section(Breakdowns((one,), difference, faster=True))
+    assert Heading("Why is A faster than B?") in faster.blocks
     assert [row[0].main for row in shown["Parts of the difference"].rows] == [
         "input",
         "exposed communication",

@@ -129,10 +129,10 @@ def test_distribution_that_loses_is_said_first() -> None:
     head, caveat = head_of(lost), caveats(bare(), lost)[0]
     even = judged(replace(slower, ratio=wide, word="cannot tell"), contest=contest(1.25))
 
-    sentences = "lower than serial, without distribution: 0.80× [0.76, 0.84]."
+    sentence = "lower than serial, without distribution: 0.80× [0.76, 0.84]."
     assert head.loses
-    assert head.against_serial == f"S{sentences}"
-    assert caveat.what == f"Distribution loses with 2 replicas. horovod ×2: s{sentences}"
+    assert head.against_serial == f"S{sentence}"
+    assert caveat.what == f"Distribution loses with 2 replicas. horovod ×2: s{sentence}"
     assert not head_of(even).loses
     assert not any("Distribution loses" in one.what for one in caveats(bare(), even))
 
@@ -145,7 +145,7 @@ def test_a_tuned_arm_against_one_that_is_not_is_a_caveat() -> None:
     chose_another = trials[1].replace(tuned_from=other.label)
     chose_it = trials[0].replace(tuned_from=other.label, arm=other, chosen=True)
 
-    def sentences(made: Comparison) -> list[str]:
+    def about_tuning(made: Comparison) -> list[str]:
         found = [one.what for one in caveats(made, bout_view().summary)]
         return [what for what in found if "may come from the tuning" in what]
 
@@ -153,9 +153,9 @@ def test_a_tuned_arm_against_one_that_is_not_is_a_caveat() -> None:
         "multi_worker_mirrored:steps_per_execution=10 ×2 is tuned and "
         "horovod:controller=mpi ×2 is not: a part of the difference may come from the tuning."
     ]
-    assert sentences(comparison) == one_sided
-    assert sentences(comparison.replace(trials=(*trials, chose_another))) == one_sided
-    assert sentences(comparison.replace(trials=(*trials, chose_it))) == []
+    assert about_tuning(comparison) == one_sided
+    assert about_tuning(comparison.replace(trials=(*trials, chose_another))) == one_sided
+    assert about_tuning(comparison.replace(trials=(*trials, chose_it))) == []
 
 
 def test_arm_certified_in_turn_is_said_to_be_so() -> None:

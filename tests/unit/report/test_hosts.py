@@ -93,7 +93,7 @@ def of_all_cores(comparison: Comparison) -> str:
     return plain(dict(facts.items)["All cores of the machine"])
 
 
-def test_others_beside_the_cores_of_the_runs_are_said() -> None:
+def test_others_beside_the_cores_of_the_runs_are_reported() -> None:
     """(18 − 15 + 0.5) of 8 · 9.5 s are 4.6 %, (30 − 15 + 0.5) are 20 %: that is a caveat."""
     quiet = small()
     (first, *others) = quiet.runs

@@ -69,7 +69,7 @@ def test_ratio_by_welch() -> None:
     assert p == pytest.approx(2 * stats.t.sf(abs(mean) / np.sqrt(sum(parts)), df), rel=1e-9)
 
 
-def test_a_regression_and_an_improvement_are_said() -> None:
+def test_a_regression_and_an_improvement_are_reported() -> None:
     """Only what changed is called; for the rest it cannot tell."""
     two = side_by_side(small(), later(horovod=1.25, mirrored=0.8))
 
@@ -83,7 +83,7 @@ def test_a_regression_and_an_improvement_are_said() -> None:
     assert two.serial is not None and two.serial.word == "cannot tell"
 
 
-def test_certificates_lost_and_gained_are_said() -> None:
+def test_certificates_lost_and_gained_are_reported() -> None:
     """An arm that is not comparable is not judged, even if it is slow."""
     lost = later(horovod=2.0)
     lost = lost.replace(
@@ -101,7 +101,7 @@ def test_certificates_lost_and_gained_are_said() -> None:
     assert "Now comparable: horovod ×2." in summary_of(back)
 
 
-def test_what_differs_around_is_said_first(tmp_path: Path) -> None:
+def test_what_differs_around_is_reported_first(tmp_path: Path) -> None:
     """Packages and kernels may differ; they are often what is compared."""
     packages = {**MACHINE.packages, "horovod": "0.29.0"}
     now = later()

@@ -56,7 +56,7 @@ def test_a_changed_sample_is_seen(
     assert different(folder).keys() >= {"report.html", "report.md"} | files
 
 
-# What is changed in a written file: (file, pattern, replacement, how it is said).
+# What is changed in a written file: (file, pattern, replacement, words of the message).
 PAGES = (
     ("report.md", r"(\| serial \| 1 \| )[\d,]+", r"\g<1>9,999", "| serial | 1 | 9,999 "),
     ("report.html", r">966<small>", r">696<small>", ">696<small>"),
@@ -70,9 +70,9 @@ PAGES = (
 )
 
 
-@pytest.mark.parametrize(("name", "old", "new", "reason"), PAGES)
-def test_a_changed_page_is_said_by_its_line(
-    folder: Path, name: str, old: str, new: str, reason: str, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(("name", "old", "new", "words"), PAGES)
+def test_a_changed_page_is_named_with_its_line(
+    folder: Path, name: str, old: str, new: str, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A number, a drawing, a field, a row, a value, the end of a line; nothing a terminal obeys."""
     text = (folder / name).read_bytes().decode()
@@ -87,7 +87,7 @@ def test_a_changed_page_is_said_by_its_line(
     assert "is not what results.json says" in said
     assert said.count("first in line") == 1
     assert f"  {name}, first in line " in said
-    assert reason in said
+    assert words in said
     assert len(said.splitlines()[-1]) < 320
 
 
@@ -118,7 +118,7 @@ def test_a_report_is_written_again_beside_its_results(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["report.html", "report.md"])
-def test_a_report_of_other_code_is_said_first(
+def test_a_report_of_other_code_is_named_first(
     folder: Path, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It cannot be checked, exit code 2: the code may be the reason for a difference."""
@@ -128,10 +128,10 @@ def test_a_report_of_other_code_is_said_first(
 
     code = ringside.cli.main.run(["verify-report", str(folder)])
 
-    reason = capsys.readouterr()
-    assert (code, reason.out) == (2, "")
-    assert f"{name}, written by other code" in reason.err
-    assert f"Run `ringside report {folder}` first" in reason.err
+    output = capsys.readouterr()
+    assert (code, output.out) == (2, "")
+    assert f"{name}, written by other code" in output.err
+    assert f"Run `ringside report {folder}` first" in output.err
 
 
 def of_run(body: Body, index: int) -> Body:

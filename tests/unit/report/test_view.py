@@ -79,8 +79,8 @@ def test_median_time_to_target_needs_every_run() -> None:
 
     cell = results_table(view.summary).rows[0][6]
     assert (cell.main, cell.note) == ("–", "2 of 3 reached it")
-    shown_of = str(section_of(view, "accuracy").blocks[0])
-    assert "The target, accuracy ≥ 0.9, was reached in 2 of 3 completed runs." in shown_of
+    section = str(section_of(view, "accuracy").blocks[0])
+    assert "The target, accuracy ≥ 0.9, was reached in 2 of 3 completed runs." in section
     assert "was not always reached: serial (2 of 3 runs)" in words_of(view.caveats)
 
 
@@ -98,7 +98,7 @@ def test_a_launcher_that_is_left_out_is_a_caveat() -> None:
 def test_epochs_in_another_order_than_steps_are_a_caveat() -> None:
     """Mirrored makes faster steps and pays for each epoch's end; only a pair that differs."""
 
-    def shown_of(between_s: float, noise: float) -> str:
+    def caveats_with(between_s: float, noise: float) -> str:
         random = np.random.default_rng(3)
         runs: list[Run] = []
         both = [("mirrored", 1.0, between_s), ("horovod", 1.2, 0.0)]
@@ -112,12 +112,12 @@ def test_epochs_in_another_order_than_steps_are_a_caveat() -> None:
         arms = [arm_of("mirrored", 2), arm_of("horovod", 2)]
         return words_of(view_of(verified(comparison_of(arms, runs))).caveats)
 
-    assert "changes the order" not in shown_of(0.1, 1e-5)
+    assert "changes the order" not in caveats_with(0.1, 1e-5)
     assert (
         "mirrored ×2 is faster than horovod ×2, and over whole epochs slower (66.7 and 83.3 "
-        "examples/s)" in shown_of(0.5, 1e-5)
+        "examples/s)" in caveats_with(0.5, 1e-5)
     )
-    assert "changes the order" not in shown_of(0.5, 0.5)
+    assert "changes the order" not in caveats_with(0.5, 0.5)
 
 
 def test_lost_runs_are_a_caveat() -> None:

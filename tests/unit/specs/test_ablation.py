@@ -49,7 +49,7 @@ def test_several_asynchronous_workers_make_one_update_at_a_time() -> None:
 
 
 def test_independent_replicas_train_no_model() -> None:
-    """So no one launches them, and a comparison has them only beside its arms."""
+    """So no command launches them, and a comparison has them only beside its arms."""
     with pytest.raises(RefusalError, match="must train one model"):
         spec("independent", 2)
     assert spec("independent", 2, ablation="no_reduction").topology.num_processes == 2

@@ -188,7 +188,7 @@ def test_differences_name_every_place() -> None:
         ({"arms": bout().arms * 2}, "serial( ×1)? twice"),
         ({"arms": bout().arms[:1]}, "must belong to an arm"),
         ({"runs": bout().runs * 2}, "position 0 twice"),
-        ({"finalists": ("no one",)}, "finalists.0='no one'"),
+        ({"finalists": ("absent",)}, "finalists.0='absent'"),
     ],
 )
 def test_a_comparison_that_cannot_be_is_refused(changes: dict[str, Any], words: str) -> None:

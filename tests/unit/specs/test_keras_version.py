@@ -26,7 +26,7 @@ from ringside_core.workloads.registry import keras_of
     ],
 )
 def test_the_imports_decide(text: str, version: int, tmp_path: Path) -> None:
-    """Wherever they stand; a file that is no Python is refused by what runs it."""
+    """Wherever they stand; a file that is no Python is refused when it runs."""
     file = tmp_path / "program.py"
     file.write_text(text)
 

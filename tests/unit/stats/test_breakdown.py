@@ -88,11 +88,11 @@ def test_two_replicas_need_seven_breakdown_arms() -> None:
 
     assert set(arms) == set(HOROVOD_MS) - {"horovod ×2"}
     assert all(arm.for_breakdown and arm.group == arm.label for arm in arms.values())
-    shown = {
+    facts = {
         label: (arm.backend, arm.replicas, arm.global_batch, arm.ablation)
         for label, arm in arms.items()
     }
-    assert shown == {
+    assert facts == {
         "horovod ×2 without reduction": ("horovod", 2, None, "no_reduction"),
         "horovod ×2 without input": ("horovod", 2, None, "no_input"),
         "horovod ×1 at batch 16": ("horovod", 1, 16, "none"),

@@ -44,7 +44,7 @@ def test_contenders_are_the_fastest_of_each_family_and_who_is_near() -> None:
     assert chosen(0.05) == ["central_storage ×2", "multi_worker_mirrored ×2", "horovod ×2"]
 
 
-def test_who_is_behind_from_the_fastest_stays_out() -> None:
+def test_an_arm_slower_than_the_fastest_stays_out() -> None:
     """The passes are steady: one per cent is seen."""
     assert chosen(0.0005) == ["central_storage ×2", "horovod ×2"]
 

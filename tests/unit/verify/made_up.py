@@ -1,4 +1,4 @@
-"""Traces that no one watched: small arrays with known differences."""
+"""Made-up traces: small arrays with known differences."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""How many updates a certificate compares if no one says it."""
+"""How many updates a certificate compares if the user does not say it."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -152,7 +152,7 @@ def test_ten_times_what_rounding_does_is_allowed_for(times: float, passed: bool)
 def test_rounding_that_grows_is_allowed_for_in_float64(
     rounding: float, times: float, step: int, passed: bool
 ) -> None:
-    """Up to that update. The number itself is said. More than float32 would round shows nothing."""
+    """Up to that update. The number is reported. More than float32 would round shows nothing."""
     rounded, arm = trace(), trace()
     scale = max(np.max(np.abs(values)) for values in trace().weights.values())
     rounded.weights["000 dense/kernel"][STEPS, 0] += rounding * scale

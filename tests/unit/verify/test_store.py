@@ -90,8 +90,8 @@ def test_what_did_not_pass_is_not_used() -> None:
     assert find(spec(), steps=20) is None
 
 
-def test_a_change_of_code_machine_or_spec_is_said() -> None:
-    """Each makes a certificate stale, and the reason is said."""
+def test_a_change_of_code_machine_or_spec_is_reported() -> None:
+    """Each makes a certificate stale, and the reason is given."""
     packages = {**machine_facts().packages, "tensorflow": "2.17.0"}
     other = machine_facts().replace(packages=packages)
 
@@ -101,7 +101,7 @@ def test_a_change_of_code_machine_or_spec_is_said() -> None:
     assert "other packages" in store.stale(certificate(machine=other), spec())
 
 
-def test_a_change_of_the_users_own_code_is_said(tmp_path: Path) -> None:
+def test_a_change_of_the_users_own_code_is_reported(tmp_path: Path) -> None:
     """One letter in one file."""
     mine = tmp_path / "my_model.py"
     mine.write_text("layers = 2\n")

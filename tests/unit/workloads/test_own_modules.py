@@ -10,7 +10,7 @@ import ringside.cli.main
 from ringside_core.specs import RefusalError
 from ringside_core.workloads.registry import ROOFS, ROOT, check_folder, load_function
 
-# What a project of its own is likely to hold, also names that Ringside's own checkout has.
+# What a user's project is likely to hold, also names that Ringside's own checkout has.
 USUAL = (
     *("report", "measure", "cli", "lab", "train", "specs", "verify", "compare", "stats", "utils"),
     *("workloads", "tests", "examples", "benchmarks", "scripts", "docs"),

@@ -41,7 +41,7 @@ def unchanged_search_path(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 @pytest.mark.parametrize("reference", ["file", "module"])
-def test_a_file_for_an_older_ringside_is_said_what_to_write(
+def test_the_refusal_of_a_file_for_an_older_ringside_says_what_to_write(
     line: str, reference: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ringside's modules had other names; a user's file may still say them."""
