@@ -22,6 +22,7 @@ LAUNCH_SCATTER = 0.007
 # For the screening. What it needs at least is said before it is made.
 MOST_SCREENING = 0.5
 LEAST_PASSES_EACH = 8  # of a launch, whatever the budget says; half may be warm-up
+SLACK = 1.05  # a launch may take so many times as long as planned and still be made
 ROUND_S = 10.0  # to which the least budget is rounded up
 
 
@@ -68,7 +69,7 @@ def divided(
     """
     each_s = start_s + (LEAST_PASSES_EACH * pass_s if live else 0.0)
     least = max(1, LEAST_LAUNCHES - made)
-    most = max(least, int(left_s / max(each_s, 1e-3)))
+    most = max(least, int(left_s / max(SLACK * each_s, 1e-3)))
     more = asked.launches or most
     if live and asked.launches is None:
         able = np.arange(least, most + 1 if pass_s else least + 1).astype(np.float64)

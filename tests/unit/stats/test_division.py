@@ -74,6 +74,17 @@ def test_launches_that_are_there_keep_their_passes() -> None:
     assert found.launches == 5 + numbers[halves.argmin()] > 8
 
 
+def test_a_launch_that_fits_only_just_is_not_planned() -> None:
+    """It takes a little longer than the last ones, would not be made, and its time be lost."""
+    known = partial(divided, Asked(), screening_s=18.0, start_s=16.0, pass_s=2.0, scatter=0.05)
+
+    just = known(left_s=65.0, arms=3, made=3, made_passes=8.0)  # twice 16 + 8 · 2
+    more = known(left_s=70.0, arms=3, made=3, made_passes=8.0)
+
+    assert (just.launches, just.phase_s) == (4, 49.0)
+    assert more.launches == 5
+
+
 def test_without_a_known_pass_three_launches_are_planned() -> None:
     """It was killed before it had chosen."""
     found = divided(
