@@ -20,7 +20,7 @@ from ringside_core.specs import RefusalError, write_whole
 from ringside_core.users_errors import in_one_line
 from ringside_core.workloads.registry import OWN, place_of, script_words
 from ringside_core.workloads.script import no_fit
-from trainers.data_stages import stages
+from trainers.data_stages import rows_per_second, stages
 from trainers.fit import make_variables
 from trainers.fit_call import FitCall
 from trainers.reading import rows_of_arrays
@@ -118,7 +118,7 @@ def _first_batch(call: FitCall) -> int:
 
 def _asks(call: FitCall) -> dict[str, Any]:
     """What a fit asks for: its batch and epochs, which a run needs, and what `check` prints."""
-    model, rows = call.model, _first_batch(call)
+    model, rows, x = call.model, _first_batch(call), call.arguments.get("x")
     if not model.built:
         make_variables(call)
     return {
@@ -129,6 +129,7 @@ def _asks(call: FitCall) -> dict[str, Any]:
         "parameters": sum(int(v.shape.num_elements()) for v in KERAS.weights_of(model)),
         "optimizers": [type(one).__name__ for one in optimizers_of(model)],
         "callbacks": [type(one).__name__ for one in call.callbacks],
+        "input_examples_s": rows_per_second(x) if isinstance(x, tf.data.Dataset) else None,
     }
 
 

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from collections.abc import Mapping
 from typing import Any
 
 from ringside_core.die_with_parent import answer_of
@@ -28,8 +29,7 @@ def available(
     Raises:
         RefusalError: the workload cannot be trained under any backend, or no arm can run.
     """
-    which = fit_number(shared.workload, shared.workload_options)
-    asked_fit(shared.workload, json.dumps([which, shared.workload_options, shared.data_dir]))
+    fit_asked(shared)
     answer = ask(arms, shared.keras, elsewhere=elsewhere)
     able, unable = [], []
     for arm, obstacle in zip(arms, answer["obstacles"], strict=True):
@@ -43,6 +43,17 @@ def available(
             received="; ".join(f"{arm.label}: {arm.reason}" for arm in unable),
         )
     return tuple(able), tuple(unable)
+
+
+def fit_asked(shared: Shared) -> Mapping[str, Any]:
+    """What the program asks of its fit, see `ringside.probe`; a process is started once.
+
+    Raises:
+        RefusalError: it does not get there.
+    """
+    which = fit_number(shared.workload, shared.workload_options)
+    key = json.dumps([which, shared.workload_options, shared.data_dir])
+    return asked_fit(shared.workload, key)
 
 
 def ask(

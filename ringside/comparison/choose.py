@@ -26,7 +26,7 @@ from ringside.comparison.arms import (
     too_few_cores,
     twin,
 )
-from ringside.comparison.available_arms import available
+from ringside.comparison.available_arms import available, fit_asked
 from ringside.comparison.experiment import keep
 from ringside.comparison.hosts import (
     all_slots,
@@ -208,6 +208,7 @@ def begin(
         **{**dict(placement), "hosts": placement.hosts or ()},
         addresses=addresses,
         links=links,
+        input_examples_s=fit_asked(chosen.shared)["input_examples_s"],
         **asked,
     )
     keep(comparison, folder)

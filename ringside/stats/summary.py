@@ -29,6 +29,7 @@ from ringside.stats.screening import once, ratio_once
 from ringside.stats.step_times import counted_blocks
 from ringside_core.specs import Arm, Certificate, Comparison, RefusalError, Run
 
+MOST_OF_INPUT = 1.1  # of what the data yield alone; more is another reading than was timed
 NO_BASE = "the comparison has no such arm"
 
 
@@ -106,6 +107,7 @@ class Summary:
             of twenty such intervals leaves out 1; if it does, that or the experiment is at fault.
         launches: that count.
         inflation: see `final_pairs`.
+        input_examples_s: as in the comparison.
         untrusted: why no interval can be trusted; empty: they can be.
     """
 
@@ -119,9 +121,21 @@ class Summary:
     noise_floor: Pair | None
     launches: Launches
     inflation: float | None
+    input_examples_s: float | None
     untrusted: str
     breakdown_arms: tuple[ArmRow, ...]  # see `Arm.for_breakdown`; never ranked
     losses: Losses  # of every epoch, held against each other; an arm that departs is not comparable
+
+    def of_input(self, row: "ArmRow") -> float | None:
+        """The speed of an arm as a part of what its data yield alone; None: it is not known.
+
+        It is not where the arm is faster: processes read a part each, or the data are kept.
+        """
+        rate = row.mean_throughput.value
+        if rate is None or self.input_examples_s is None or row.arm.settings.input:
+            return None
+        part = rate / self.input_examples_s
+        return part if part <= MOST_OF_INPUT else None
 
     def pair_of(self, first: str, second: str) -> Pair:
         """Two arms, in the order that is asked for.
@@ -200,6 +214,7 @@ def summarize(comparison: Comparison) -> Summary:
         noise_floor=floor,
         launches=launches,
         inflation=inflation,
+        input_examples_s=comparison.input_examples_s,
         untrusted=untrusted,
         breakdown_arms=tuple(row for row in measured if row.arm.for_breakdown),
         losses=losses,

@@ -239,6 +239,8 @@ class Comparison(Document):
         addresses: of the hosts that are used, by name, as they were found before anything ran.
         links: between them, measured before anything ran; empty: there is none.
         links_at_end: the same after the last round.
+        input_examples_s: examples/s that the training data yield where one process reads them and
+            nothing else runs; None: they are no data set, or it was not measured.
 
     Schema history: 7 the input is the author's own, and ledgers are of rows. 8 a screening and a
     final. Older files are refused.
@@ -280,6 +282,7 @@ class Comparison(Document):
     addresses: dict[str, str] = Field(default_factory=dict)
     links: tuple[Link, ...] = ()
     links_at_end: tuple[Link, ...] = ()
+    input_examples_s: PositiveFloat | None = None
 
     @model_validator(mode="after")
     def _arms_are_named_once(self) -> Self:

@@ -10,8 +10,9 @@ import pytest
 from ringside_core.keras import tf
 from ringside_core.specs import RefusalError
 from ringside_core.specs.input_change import InputStage, possible
+from trainers import data_stages
 from trainers.data_graph import kind, parts_of
-from trainers.data_stages import stages
+from trainers.data_stages import rows_per_second, stages
 from trainers.fit_call import FitCall
 from trainers.input_changes import FILES, change_calls, changed
 from trainers.reading import _iterate as iterate
@@ -184,3 +185,19 @@ def test_what_data_can_have() -> None:
     assert not {"interleave", "dataset"} & set(able)
     arrays = InputStage(name="ndarray", kind="arrays", seconds=0.0, draws=False)
     assert possible([arrays]) == ["dataset"]
+
+
+def test_how_fast_data_are_read_counts_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of batches; data that fail later than at their first batch have no speed, and end nothing."""
+    monkeypatch.setattr(data_stages, "_seconds", lambda data: 0.5)
+    assert rows_per_second(data()) == 8 / 0.5
+    monkeypatch.undo()
+
+    def rows() -> Iterator[int]:
+        yield from range(12)
+        raise ValueError("a damaged file")
+
+    damaged = tf.data.Dataset.from_generator(rows, output_signature=tf.TensorSpec((), tf.int32))
+
+    assert rows_per_second(damaged.batch(8)) is None
+    assert rows_per_second(tf.data.Dataset.range(0).batch(8)) is None

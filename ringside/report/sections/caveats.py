@@ -31,6 +31,7 @@ from ringside_core.specs import Comparison, MachineFacts
 from ringside_core.text import listed, number, percent, plural
 
 MUCH_BEYOND = 3.0  # times, see `inflation`
+MUCH_INPUT = 0.5  # of what the data yield alone
 MUCH_CLOCK = 0.02  # of a step; docs/cost.md says what Ringside costs
 
 
@@ -47,6 +48,7 @@ def caveats(comparison: Comparison, summary: Summary) -> list[Caveat]:
         *_warm_up(summary),
         *_clock(summary),
         *_epochs_in_another_order(summary),
+        *_input(summary),
         *_launchers_left_out(summary),
         *_asynchronous(summary, placed),
         *_quality(summary),
@@ -72,6 +74,19 @@ def _distribution_loses(summary: Summary) -> Iterator[Caveat]:
                 f"{text[0].lower()}{text[1:]}",
                 "Distribution does not pay here; a larger batch or model may change that.",
             )
+
+
+def _input(summary: Summary) -> Iterator[Caveat]:
+    """Arms much of whose step may be waiting for data."""
+    parts = [(row, summary.of_input(row) or 0.0) for row in summary.arms if not row.arm.twin_of]
+    parts.sort(key=lambda of_arm: -of_arm[1])
+    much = [f"{row.arm.label} {percent(part)}" for row, part in parts if part >= MUCH_INPUT]
+    if much:
+        yield Caveat(
+            f"One process reads {number(summary.input_examples_s or 0.0)} examples/s of these data "
+            f"while nothing else runs. Of that the arms train: {listed(much)}.",
+            "A faster backend gains little here: ask `ringside input` what the data could gain.",
+        )
 
 
 def _one_side_tuned(comparison: Comparison, summary: Summary) -> Iterator[Caveat]:

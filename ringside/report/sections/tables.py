@@ -11,6 +11,7 @@ from ringside.stats.run_figures import NOT_REACHED, TOO_SHORT
 from ringside.stats.summary import ArmRow, Efficiency, RunRow, Summary
 from ringside_core.text import decimals_for, number, plural
 
+INPUT_BOUND = 0.8  # of what the data yield alone
 NO_SERIAL = "no arm without distribution"
 NO_CEILING = "no independent replicas with its settings"
 RATES = heads(
@@ -77,7 +78,7 @@ def results_table(summary: Summary) -> Table:
         Column(f"Final {metric}"),
         *heads("Peak memory (PSS, GiB) | Start-up (s) | Whole epochs (examples/s)"),
     )
-    rows = tuple(_result(row) for row in arms_in_order(summary))
+    rows = tuple(_result(row, summary) for row in arms_in_order(summary))
     apart = sum(not row.comparable for row in summary.arms)
     return Table(columns, rows, apart, "Results, one row for each arm", "results")
 
@@ -87,10 +88,12 @@ def arms_in_order(summary: Summary) -> list[ArmRow]:
     return sorted(summary.arms, key=lambda row: not row.comparable)
 
 
-def _result(row: ArmRow) -> tuple[Cell, ...]:
+def _result(row: ArmRow, summary: Summary) -> tuple[Cell, ...]:
     lost = row.started - row.completed
     spreads = row.spreads
     note = "the same arm again, for the noise floor" if row.arm.twin_of else ""
+    if not note and (summary.of_input(row) or 0.0) >= INPUT_BOUND:
+        note = "input-bound"
     if lost:
         note = f"{lost} of {plural(row.started, 'run')} lost"
     return (

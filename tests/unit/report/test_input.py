@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 import ringside.cli.input as command
+from ringside.report.sections.caveats import caveats
 from ringside.report.sections.input import input_lines, input_section, lines_to_write
+from ringside.report.sections.tables import results_table
 from ringside.stats.evidence import same_rows
 from ringside.stats.inputs import InputStudy, input_study
 from ringside.stats.summary import summarize
@@ -19,6 +21,7 @@ from ringside_core.specs import (
     Settings,
 )
 from ringside_core.specs.input_change import CHANGES, InputStage
+from tests.unit.report.bout import bout
 from tests.unit.report.proofs import verified
 from tests.unit.stats.factory import arm_of, comparison_of, epoch, record, run_of, spec_of
 
@@ -151,3 +154,26 @@ def test_a_change_that_cannot_be_tried(changes: str, words: str) -> None:
     with pytest.raises(RefusalError, match=words) as refused:
         command._named(changes, STAGES)
     assert "cache" in str(refused.value)
+
+
+def test_an_arm_as_fast_as_its_data_is_marked() -> None:
+    """From 80 % on in the table; half is a reason to be careful, and more than all was no bound."""
+    summary = summarize(bout().replace(input_examples_s=21_000.0))
+    rates = {row.arm.label: row.mean_throughput.value or 0.0 for row in summary.arms}
+    notes = {row[0].main: row[0].note for row in results_table(summary).rows}
+    (caveat,) = (one for one in caveats(bout(), summary) if "ringside input" in one.advice)
+
+    bound = {label for label, note in notes.items() if note == "input-bound"}
+    assert bound == {
+        row.arm.label
+        for row in summary.arms
+        if 0.8 * 21_000 <= rates[row.arm.label] <= 1.1 * 21_000
+        and not (row.not_completed or row.arm.twin_of)
+    }
+    assert "horovod ×2" in bound
+    assert "parameter_server ×1" not in caveat.what
+    first = max(bound, key=lambda label: rates[label])
+    assert f"{first} {100 * rates[first] / 21_000:.0f} %, " in caveat.what
+    assert "One process reads 21,000 examples/s" in caveat.what
+    fast = summarize(bout().replace(input_examples_s=10_000.0))
+    assert "input-bound" not in {row[0].note for row in results_table(fast).rows[:4]}
