@@ -54,8 +54,9 @@ def test_a_script_is_compared_elsewhere(wheel: Path, tmp_path: Path) -> None:
     (own,) = env.glob("lib/python*/site-packages")
     # Of a folder that a .pth names, no further .pth is read: so not the one of the checkout.
     (own / "packages.pth").write_text(sysconfig.get_paths()["purelib"])
-    install = ["pip", "install", "-q", "--no-deps", "--no-index", "--prefix", str(env), str(wheel)]
-    subprocess.run([sys.executable, "-m", *install], check=True)
+    install = ["pip", "install", "-q", "--no-deps", "--no-index", "--ignore-installed"]
+    # Without --ignore-installed pip would remove the editable one of the checkout.
+    subprocess.run([sys.executable, "-m", *install, "--prefix", str(env), str(wheel)], check=True)
     (tmp_path / "script.py").write_text(SCRIPT)
     flags = ["--backends", "mirrored", "--replicas", "2", "--launches", "0", "--name", "bout"]
     outside = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
