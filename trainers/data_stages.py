@@ -50,9 +50,9 @@ def stages(data: Any) -> list[dict[str, Any]]:
 
 
 def rows_per_second(data: Any) -> float | None:
-    """Rows of a data set of batches that one process reads in a second; None: it has no end of one.
+    """Rows of a data set of batches that one process reads in a second; None: it cannot be read.
 
-    What its author's code raises in a later batch is of the training, and says None here.
+    What its author's code raises in a later batch is reported by the training.
     """
     try:
         rows = len(tf.nest.flatten(next(iter(data)))[0])

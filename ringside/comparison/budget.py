@@ -4,12 +4,13 @@ import math
 import random
 import re
 
-from ringside.stats.division import LEAST_PASSES_EACH, least_budget_s
+from ringside.stats.division import LEAST_PASSES_EACH, least_budget_s, rounded_up
 from ringside.stats.figure import LEAST_LAUNCHES
 from ringside.stats.rounds import Launches
 from ringside_core.specs import Arm, Asked, Comparison, RefusalError
 from ringside_core.text import duration, plural
 
+MOST_OVER = 1.25  # times the budget, that three short launches may take
 SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -61,6 +62,27 @@ def refuse_too_short(asked: Asked, screening_s: float) -> None:
             "The budget is too short for the screening, in which every arm is started once.",
             received=f"--budget {asked.budget_s:.0f}s",
             advice=f"The least that would do: --budget {least_s:.0f}s. Or name fewer --backends.",
+        )
+
+
+def refuse_long_final(asked: Asked, screening_s: float, launch_s: float) -> None:
+    """Refuse a budget that the least final would exceed by far.
+
+    Args:
+        asked: how much was to be measured.
+        screening_s: that the screening took.
+        launch_s: what each launch of the final takes at least.
+
+    Raises:
+        RefusalError: with the least budget that would do.
+    """
+    least_s = (screening_s + LEAST_LAUNCHES * launch_s) / MOST_OVER
+    if least_s > asked.budget_s and asked.launches is None:
+        raise RefusalError(
+            f"The budget is too short for {LEAST_LAUNCHES} launches of all arms.",
+            received=f"--budget {asked.budget_s:.0f}s",
+            advice=f"The least that would do: --budget {rounded_up(least_s):.0f}s. Or name fewer "
+            "--backends.",
         )
 
 

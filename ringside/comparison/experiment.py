@@ -13,7 +13,13 @@ from launch.launchers import Launcher
 from launch.launchers.ranks import Ranks, starts_ranks
 from ringside.certificates import store
 from ringside.comparison import durations
-from ringside.comparison.budget import order_of, refuse_too_short, screened, why_end
+from ringside.comparison.budget import (
+    order_of,
+    refuse_long_final,
+    refuse_too_short,
+    screened,
+    why_end,
+)
 from ringside.comparison.contenders import (
     alone_s,
     divided_again,
@@ -220,12 +226,13 @@ class _Making:
         launch.start_together(runs)
         launch.warm(runs)
         start_s, pass_s = time.monotonic() - together, pass_seconds(runs)
-        seconds = 0.0
+        seconds, took_s = 0.0, time.monotonic() - began
         if number:
+            refuse_long_final(asked, took_s - start_s, start_s + pass_s * LEAST_PASSES_EACH)
             comparison = with_all(comparison, start_s=start_s, pass_s=pass_s, lost=unable)
             seconds = _phase_s(comparison, self.spent_s())
         else:
-            refuse_too_short(asked, time.monotonic() - began + pass_s * LEAST_PASSES_EACH)
+            refuse_too_short(asked, took_s + pass_s * LEAST_PASSES_EACH)
         phase = Phase(seconds, LEAST_PASSES_EACH, f"{comparison.seed}/{number}")
         pass_s = launch.train(runs, phase)
         start_s += _ended(launch, runs)

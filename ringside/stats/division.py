@@ -91,7 +91,12 @@ def divided(
 
 def least_budget_s(screening_s: float) -> float:
     """The least budget for a screening that takes so long."""
-    return ROUND_S * math.ceil(screening_s / MOST_SCREENING / ROUND_S)
+    return rounded_up(screening_s / MOST_SCREENING)
+
+
+def rounded_up(budget_s: float) -> float:
+    """A budget as it is advised."""
+    return ROUND_S * math.ceil(budget_s / ROUND_S)
 
 
 def division_lines(comparison: Comparison) -> tuple[str, ...]:

@@ -7,7 +7,13 @@ import psutil
 import pytest
 
 from launch import make_plan
-from ringside.comparison.budget import asked_for, parse_duration, refuse_too_short, why_end
+from ringside.comparison.budget import (
+    asked_for,
+    parse_duration,
+    refuse_long_final,
+    refuse_too_short,
+    why_end,
+)
 from ringside.comparison.live import (
     BLOCK_S,
     LEAST_COUNTED,
@@ -57,6 +63,20 @@ def test_a_budget_that_the_screening_would_eat() -> None:
     assert str(refusal.value) == (
         "The budget is too short for the screening, in which every arm is started once. "
         "Received: --budget 120s. The least that would do: --budget 130s. Or name fewer --backends."
+    )
+
+
+def test_a_budget_that_a_final_of_all_arms_would_exceed() -> None:
+    """By a quarter at most: nine arms are not started three times in two minutes."""
+    refuse_long_final(Asked(budget_s=120.0), 18.0, 44.0)  # 18 + 3 · 44 = 150
+    refuse_long_final(Asked(budget_s=120.0, launches=3), 60.0, 1000.0)
+
+    with pytest.raises(RefusalError) as refusal:
+        refuse_long_final(Asked(budget_s=120.0), 60.0, 100.0)
+
+    assert str(refusal.value) == (
+        "The budget is too short for 3 launches of all arms. Received: --budget 120s. The least "
+        "that would do: --budget 290s. Or name fewer --backends."
     )
 
 
