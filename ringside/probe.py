@@ -10,6 +10,7 @@ Fits before that one train nothing.
 import argparse
 import json
 import sys
+import time
 import traceback
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ from trainers.fit import make_variables
 from trainers.fit_call import FitCall
 from trainers.reading import rows_of_arrays
 
+SLOW_S = 10.0  # of a first batch: to read it again would cost as much
+
 
 class _ReachedFitError(BaseException):
     """Ends a program at its fit; not an Exception, which scripts catch."""
@@ -36,19 +39,24 @@ class _ReachedFitError(BaseException):
 class _Probe:
     """A program that is run up to a fit, to see what that asks for."""
 
-    def __init__(self, skips: int) -> None:
-        self._skips, self.skipped = skips, 0  # fits before it, which train nothing
+    def __init__(self) -> None:
+        self.skips = self.skipped = 0  # fits before it, which train nothing
+        self.sharded = False  # each process of a run reads a part of the data
 
     def reached(self, call: FitCall) -> Any:
         """The program has reached a fit; a skipped one tells no numbers."""
-        if self.skipped == self._skips:
+        if self.skipped == self.skips:
             raise _ReachedFitError(call)
         self.skipped += 1
         return call.no_history()
 
 
 def fit_of(
-    name: str, number: int = 1, options: dict[str, Any] | None = None, data_dir: str | None = None
+    name: str,
+    number: int = 1,
+    options: dict[str, Any] | None = None,
+    data_dir: str | None = None,
+    probe: _Probe | None = None,
 ) -> FitCall:
     """What a program asks of a fit; this process is good for no other.
 
@@ -57,11 +65,13 @@ def fit_of(
         number: of the fit, from 1.
         options: of the function.
         data_dir: where data sets are kept.
+        probe: notes what the program does on its way.
 
     Raises:
         RefusalError: it ends before.
     """
-    probe = script.probe = _Probe(skips=number - 1)
+    probe = script.probe = probe or _Probe()
+    probe.skips = number - 1
     place = (*script_words(name)[:1], name.rpartition(":")[0])[0]
     try:
         script.run_program(name, options or {}, data_dir, epochs=OWN.epochs)
@@ -116,9 +126,11 @@ def _first_batch(call: FitCall) -> int:
     return len(tf.nest.flatten(call.first_batch())[0])
 
 
-def _asks(call: FitCall) -> dict[str, Any]:
+def _asks(call: FitCall, *, sharded: bool) -> dict[str, Any]:
     """What a fit asks for: its batch and epochs, which a run needs, and what `check` prints."""
+    began = time.monotonic()
     model, rows, x = call.model, _first_batch(call), call.arguments.get("x")
+    slow = time.monotonic() - began > SLOW_S
     if not model.built:
         make_variables(call)
     return {
@@ -129,7 +141,9 @@ def _asks(call: FitCall) -> dict[str, Any]:
         "parameters": sum(int(v.shape.num_elements()) for v in KERAS.weights_of(model)),
         "optimizers": [type(one).__name__ for one in optimizers_of(model)],
         "callbacks": [type(one).__name__ for one in call.callbacks],
-        "input_examples_s": rows_per_second(x) if isinstance(x, tf.data.Dataset) else None,
+        "input_examples_s": None
+        if slow or sharded or not isinstance(x, tf.data.Dataset)
+        else rows_per_second(x, rows),
     }
 
 
@@ -145,11 +159,14 @@ def _stages(call: FitCall) -> list[dict[str, Any]]:
 if __name__ == "__main__":
     _, _asked, _answers = sys.argv  # a script's own take their place
     _request = json.loads(Path(_asked).read_text(encoding="utf-8"))
+    _way = _Probe()
     try:
         _call = fit_of(
-            _request["workload"], _request["fit"], _request["options"], _request["data_dir"]
+            _request["workload"], _request["fit"], _request["options"], _request["data_dir"], _way
         )
-        _answer: dict[str, Any] = {"stages": _stages(_call)} if _request["stages"] else _asks(_call)
+        _answer: dict[str, Any] = (
+            {"stages": _stages(_call)} if _request["stages"] else _asks(_call, sharded=_way.sharded)
+        )
     except RefusalError as error:
         _answer = {"refused": str(error)}
     write_whole(Path(_answers), json.dumps(_answer))

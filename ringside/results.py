@@ -5,6 +5,7 @@ A command runs in a process of its own, as it is typed; its output is printed as
 
 import html
 import math
+import os
 import signal
 import subprocess
 import sys
@@ -20,12 +21,15 @@ from ringside.report.source import read_comparison
 from ringside.stats.figure import Interval
 from ringside.stats.summary import Summary, summarize
 from ringside_core.specs import Certificate, Comparison, RefusalError
+from ringside_core.text import plural
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
 GOOD = (0, 1)  # 1: a run failed, or an arm is not certified; the results say which
+COLORS = {"FORCE_COLOR", "CLICOLOR_FORCE", "TTY_COMPATIBLE", "TTY_INTERACTIVE"}
+REPEATED = {"option", "workload_option"}
 # Figures of an arm: as a column is called, and as `ringside.stats.run_figures` does.
 COLUMNS = {
     "step_ms": "step_time_ms",
@@ -36,7 +40,7 @@ COLUMNS = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result:
     """A comparison.
 
@@ -47,6 +51,9 @@ class Result:
 
     folder: Path
     comparison: Comparison
+
+    def __repr__(self) -> str:
+        return f"<{self.folder}: {self.headline}>"
 
     @cached_property
     def summary(self) -> Summary:
@@ -138,7 +145,7 @@ class Result:
         return f"<p><b>{html.escape(self.headline)}</b></p>{table}<p>report: {page}</p>"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Certificates:
     """Certificates of several arms.
 
@@ -150,10 +157,14 @@ class Certificates:
     folder: Path
     certificates: tuple[Certificate, ...]
 
+    def __repr__(self) -> str:
+        passed = sum(one.passed for one in self.certificates)
+        return f"<{self.folder}: {passed} of {plural(len(self.certificates), 'arm')} certified>"
+
     @property
     def passed(self) -> bool:
         """Whether all arms compute what plain Keras computes."""
-        return all(one.passed for one in self.certificates)
+        return bool(self.certificates) and all(one.passed for one in self.certificates)
 
     @property
     def arms(self) -> "DataFrame":
@@ -195,8 +206,11 @@ def compare(*words: str, **flags: Any) -> Result:
     Example:
         >>> ringside.compare("my_script.py", backends=["mirrored", "horovod"])  # doctest: +SKIP
     """
-    folder = _run("compare", words, flags)
-    return load(folder)
+    folder, last = _run("compare", words, flags)
+    result = load(folder)
+    if not result.comparison.ended_because:
+        raise _not_ended("compare", last)
+    return result
 
 
 def verify(*words: str, **flags: Any) -> Certificates:
@@ -205,7 +219,9 @@ def verify(*words: str, **flags: Any) -> Certificates:
     Example:
         >>> ringside.verify("my_script.py", replicas=2).passed  # doctest: +SKIP
     """
-    folder = _run("verify", words, flags)
+    folder, last = _run("verify", words, flags)
+    if not last.startswith("It took "):
+        raise _not_ended("verify", last)
     found = sorted((folder / "certificates").glob("*.json"))
     texts = [(one, one.read_text(encoding="utf-8")) for one in found]
     return Certificates(
@@ -213,13 +229,22 @@ def verify(*words: str, **flags: Any) -> Certificates:
     )
 
 
-def _run(command: str, words: Iterable[str], flags: Mapping[str, Any]) -> Path:
-    """Run a command to its end; the folder of its results."""
-    named = {"name": f"{command}-{datetime.now():%Y%m%d-%H%M%S-%f}", "output": "runs", **flags}
-    typed = [sys.executable, "-m", "ringside.cli.main", command, *words, *_typed(named)]
-    said = [""]
+def _run(command: str, words: Iterable[str], flags: Mapping[str, Any]) -> tuple[Path, str]:
+    """Run a command to its end; the folder of its results, and its last line."""
+    name = f"{command}-{datetime.now():%Y%m%d-%H%M%S-%f}"
+    named = flags if "resume" in flags else {"name": name, "output": "runs", **flags}
+    # -P: what lies in the folder is not imported. Flags first: behind -- all belongs to a script.
+    program = [sys.executable, "-P", "-m", "ringside.cli.main"]
+    typed, said = [*program, command, *_typed(named), *words], [""]
+    # A notebook asks for colours, with which a command would draw what it redraws on a terminal.
+    plain = {name: value for name, value in os.environ.items() if name not in COLORS}
     with subprocess.Popen(
-        typed, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+        typed,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        env=plain,
     ) as process:
         assert process.stdout is not None
         try:
@@ -227,14 +252,22 @@ def _run(command: str, words: Iterable[str], flags: Mapping[str, Any]) -> Path:
                 print(line, end="", flush=True)
                 said.append(line.strip() or said[-1])
         except BaseException:
-            process.send_signal(signal.SIGINT)  # it ends what it has started
+            if process.poll() is None:
+                process.send_signal(signal.SIGINT)
+            process.communicate()  # until it has ended what it started
             raise
     if process.returncode not in GOOD:
-        raise RefusalError(
-            f"`ringside {command}` must end with its results.",
-            received=said[-1].removeprefix("ringside: "),
-        )
-    return Path(named["output"]) / str(named["name"])
+        raise _not_ended(command, said[-1])
+    if "resume" in flags:
+        return Path(flags["resume"]), said[-1]
+    return Path(named["output"]) / str(named["name"]), said[-1]
+
+
+def _not_ended(command: str, last: str) -> RefusalError:
+    return RefusalError(
+        f"`ringside {command}` must end with its results.",
+        received=last.removeprefix("ringside: "),
+    )
 
 
 def _typed(flags: Mapping[str, Any]) -> Iterator[str]:
@@ -244,8 +277,9 @@ def _typed(flags: Mapping[str, Any]) -> Iterator[str]:
         if value is True or value is False:
             yield f"--{'' if value else 'no-'}{flag}"
         elif value is not None:
-            several = isinstance(value, list | tuple)
-            yield from (f"--{flag}", ",".join(map(str, value)) if several else str(value))
+            values = value if isinstance(value, list | tuple) else [value]
+            for each in values if name in REPEATED else [",".join(map(str, values))]:
+                yield from (f"--{flag}", str(each))
 
 
 def _ends(interval: Interval | None) -> tuple[float, float]:

@@ -256,7 +256,10 @@ def shard(data: Any) -> Any:
     Example:
         >>> data = ringside.shard(rows.shuffle(1000)).map(decode).batch(64)
     """
-    if probe is not None or (session := _here()).trial is not None:
+    if probe is not None:
+        probe.sharded = True
+        return data
+    if (session := _here()).trial is not None:
         return data
     return sharded(data, session.backend)
 

@@ -49,13 +49,19 @@ def stages(data: Any) -> list[dict[str, Any]]:
     return found
 
 
-def rows_per_second(data: Any) -> float | None:
-    """Rows of a data set of batches that one process reads in a second; None: it cannot be read.
+def rows_per_second(data: Any, rows: int) -> float | None:
+    """Rows of a data set that one process reads in a second; None: that says nothing of a training.
 
-    What its author's code raises in a later batch is reported by the training.
+    So it is of data that are kept behind their first epoch, and of those that cannot be read on:
+    what their author's code raises in a later batch is reported by the training.
+
+    Args:
+        data: a data set of batches.
+        rows: of a batch.
     """
     try:
-        rows = len(tf.nest.flatten(next(iter(data)))[0])
+        if any("Cache" in kind(part) for part, _ in _chain(data)):
+            return None
         seconds = _seconds(data)
     except Exception:
         return None

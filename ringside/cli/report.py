@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ringside.cli.common import Price
+from ringside.cli.common import Price, only_one
 from ringside.report.source import RESULTS, naming, read_comparison, read_results
 from ringside_core.specs import RefusalError, write_whole
 
@@ -62,9 +62,10 @@ def report_again(folder: Path, price: float | None = None) -> None:
     """Write the pages of a comparison from what its folder holds; keep a price that is given."""
     results = read_results(folder)
     if price is not None:
-        kept = results.comparison
-        priced = kept.replace(asked=kept.asked.replace(price=price))
-        write_whole(folder / RESULTS, priced.to_json())
+        with only_one(folder):  # a comparison that goes on writes it too
+            kept = read_results(folder).comparison
+            priced = kept.replace(asked=kept.asked.replace(price=price))
+            write_whole(folder / RESULTS, priced.to_json())
         results = read_results(folder)
     from ringside.report.write import write_pages
 

@@ -59,13 +59,20 @@ def with_all(
 
 
 def divided_again(comparison: Comparison, *, start_s: float, pass_s: float) -> Comparison:
-    """The comparison after the first launch of a final of all arms, by what that has shown."""
+    """The comparison after the first launch of a final of all arms, by what that has shown.
+
+    Args:
+        comparison: without the arms that failed in it.
+        start_s: seconds that the launch took beside its passes, with all arms.
+        pass_s: seconds of a pass, likewise.
+    """
     division, samples = comparison.division, once(samples_of(comparison), 1)
     if division is None:
         return comparison
+    share = len(comparison.finalists) / sum(run.round == 1 for run in comparison.runs)
     division = division.replace(
-        start_s=start_s,
-        pass_s=pass_s,
+        start_s=start_s * share,
+        pass_s=pass_s * share,
         scatter=scatter(samples, contenders(_able(comparison), samples)),
         warm_passes=_warm_passes(comparison, 1, samples),
     )

@@ -219,8 +219,10 @@ class _Making:
         starts = {run.arm: startup_s(run).value for run in kept if run.outcome.completed}
         lost = _kept_live([run for run in alone if run.label not in starts], 0, 0, self.folder)
         unable = [run.arm for run in lost]
+        unable += [arm.label for arm in comparison.arms if arm.twin_of in unable]
         number = 1 if nothing_to_choose(comparison, unable) else 0
-        able = [arm for arm in (comparison.arms if number else arms) if arm.label not in unable]
+        drawn = order_of(comparison.arms, number, comparison.seed) if number else arms
+        able = [arm for arm in drawn if arm.label not in unable]
         comparison = comparison.replace(spent_s=self.spent_s())
         runs, together = self._live_runs(comparison, able, number), time.monotonic()
         launch.start_together(runs)

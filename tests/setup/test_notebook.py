@@ -23,6 +23,7 @@ def test_the_notebook_runs(tmp_path: Path) -> None:
     ).execute()
 
     shown = [cell.outputs for cell in notebook.cells if cell.cell_type == "code"]
+    assert "\x1b" not in "".join(one.text for one in shown[0])
     (headline,) = (one.data["text/plain"] for one in shown[-1])
     assert "Same arithmetic: both certified" in headline
     assert "image/png" in shown[3][0].data

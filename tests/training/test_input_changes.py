@@ -190,7 +190,8 @@ def test_what_data_can_have() -> None:
 def test_how_fast_data_are_read_counts_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of batches; data that fail later than at their first batch have no speed, and end nothing."""
     monkeypatch.setattr(data_stages, "_seconds", lambda data: 0.5)
-    assert rows_per_second(data()) == 8 / 0.5
+    assert rows_per_second(data(), 8) == 8 / 0.5
+    assert rows_per_second(data().cache(), 8) is None  # kept behind the first epoch
     monkeypatch.undo()
 
     def rows() -> Iterator[int]:
@@ -199,5 +200,5 @@ def test_how_fast_data_are_read_counts_rows(monkeypatch: pytest.MonkeyPatch) -> 
 
     damaged = tf.data.Dataset.from_generator(rows, output_signature=tf.TensorSpec((), tf.int32))
 
-    assert rows_per_second(damaged.batch(8)) is None
-    assert rows_per_second(tf.data.Dataset.range(0).batch(8)) is None
+    assert rows_per_second(damaged.batch(8), 8) is None
+    assert rows_per_second(tf.data.Dataset.range(0).batch(8), 8) is None

@@ -3,12 +3,14 @@
 import io
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import ringside
+from ringside import results
 from ringside.report.source import RESULTS
-from ringside.results import Result
+from ringside.results import Certificates, Result
 from ringside_core.specs import RefusalError
 from tests.unit.report.bout import bout
 from tests.unit.report.views import bout_view
@@ -55,7 +57,35 @@ def test_it_is_drawn(result: Result) -> None:
 
     assert b"horovod" in drawn.getvalue()
     assert "<table" in result._repr_html_()
+    assert len(repr(result)) < 500
     assert "report.html" in result._repr_html_()
+
+
+@pytest.mark.parametrize("command", [ringside.compare, ringside.verify])
+def test_a_command_that_breaks_off_has_no_result(
+    command: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A traceback ends with 1, as a failed run does; what it left behind is no answer."""
+    left = tmp_path / "half"
+    left.mkdir()
+    begun = bout().replace(ended_because="", runs=(), rounds=0)
+    (left / RESULTS).write_text(begun.to_json(), encoding="utf-8")
+    monkeypatch.setattr(results, "_run", lambda *typed: (left, "KeyError: 'x'"))
+
+    with pytest.raises(RefusalError, match=r"must end with its results.*KeyError"):
+        command()
+
+    assert not Certificates(left, ()).passed
+
+
+def test_flags_are_typed_before_the_words_of_a_script() -> None:
+    """Behind -- all is the script's; several options are typed one by one."""
+    flags = {"workload_option": ["a=1", "b=2"], "replicas": [1, 2], "verify": False, "why": True}
+
+    assert [*results._typed(flags)] == [
+        *("--workload-option", "a=1", "--workload-option", "b=2"),
+        *("--replicas", "1,2", "--no-verify", "--why"),
+    ]
 
 
 def test_a_refusal_is_the_one_of_the_command(tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ def _input(summary: Summary) -> Iterator[Caveat]:
         yield Caveat(
             f"One process reads {number(summary.input_examples_s or 0.0)} examples/s of these data "
             f"while nothing else runs. Of that the arms train: {listed(much)}.",
-            "A faster backend gains little here: ask `ringside input` what the data could gain.",
+            "A step may wait for its data: ask `ringside input` whether it does.",
         )
 
 

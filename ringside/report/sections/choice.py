@@ -76,15 +76,25 @@ def _answer(
     if drill is None:
         yield "What faults cost is not known yet: ringside drill says it."
         return
-    lost = [row.arm.label for row in rows if _faults(row, drill).bad]
-    yield f"Faults cost {listed(lost)} something." if lost else "No fault that was made cost a run."
+    made = [row for row in rows if any(not cell.obstacle for cell in drill.of(row.arm.label))]
+    lost = [row.arm.label for row in made if _faults(row, drill).bad]
+    if not made:
+        yield "The drill beside it has none of these arms."
+    elif lost:
+        yield f"Faults cost {listed(lost)} something."
+    else:
+        yield f"No fault that was made cost {listed([row.arm.label for row in made])} a run."
 
 
 def _table(
     comparison: Comparison, summary: Summary, rows: list[ArmRow], drill: Drill | None
 ) -> Table:
     price = comparison.asked.price
-    more = "" if price is None else f" | An epoch (at {price:g} an hour) | To the target (same)"
+    more = (
+        ""
+        if price is None
+        else f" | Steps of an epoch (at {price:g} an hour) | To the target (same)"
+    )
     columns = heads(
         "<Arm | <Family | Times as fast (as serial) | Peak memory (PSS, GiB) | "
         f"<Faults | <Certificate{more}"
@@ -95,7 +105,7 @@ def _table(
             (
                 Cell(row.arm.label),
                 Cell(family_of(row)),
-                ratio_cell(_against_serial(row, summary)),
+                ratio_cell(_against_serial(row, summary, rows)),
                 spread_cell(row.spreads["peak_pss_bytes"], scale=1 / 2**30),
                 _faults(row, drill),
                 certified_cell(row.certificate, row.not_comparable_because),
@@ -108,10 +118,13 @@ def _table(
     )
 
 
-def _against_serial(row: ArmRow, summary: Summary) -> Pair:
-    if row.arm.label == summary.serial or not summary.serial:
-        return Pair(row.arm.label, "", Figure(None, "base" if summary.serial else "no serial arm"))
-    return summary.pair_of(row.arm.label, summary.serial)
+def _against_serial(row: ArmRow, summary: Summary, rows: list[ArmRow]) -> Pair:
+    label = row.arm.label
+    if summary.serial not in {one.arm.label for one in rows}:
+        return Pair(label, "", Figure(None, "no comparable serial arm"))
+    if label == summary.serial:
+        return Pair(label, "", Figure(None, "base"))
+    return summary.pair_of(label, summary.serial)
 
 
 def _faults(row: ArmRow, drill: Drill | None) -> Cell:
@@ -125,7 +138,7 @@ def _faults(row: ArmRow, drill: Drill | None) -> Cell:
 
 
 def costs(row: ArmRow, summary: Summary, price: float) -> tuple[Cell, Cell]:
-    """An epoch and the target, in units of the price; hosts are paid while they train."""
+    """Training steps of an epoch, and the target, in units of the price, for all hosts."""
     runs = [one.run for one in summary.runs if one.arm == row.arm and one.run.outcome.completed]
     hosts = max(len({record.machine.host for record in run.records}) for run in runs)
     # The last epoch of a live run ends where its phase does.

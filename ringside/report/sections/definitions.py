@@ -59,6 +59,14 @@ disturbed launch: A launch (--fresh) in which other programs, or the host, took 
 run's cores. It is left out as long as enough quiet ones are left. What others use of the machine's
 other cores is shown too, and leaves out none.
 
+cost: Of an epoch, its examples ÷ examples/s × hosts × price of an hour: of the training steps,
+without validation and start-up. To the target: the time to target, which holds both, × hosts ×
+price.
+
+input-bound: An arm that trains at least 80 % of the examples/s that one process read of the data
+while nothing else ran. It is not known of arrays, of data that are cached or sharded, or where the
+arm is faster than that.
+
 measured steps: Seconds of blocks that count, of all arms ÷ the time from the start of the
 screening.
 

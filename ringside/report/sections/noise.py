@@ -67,7 +67,7 @@ def launches_line(comparison: Comparison, summary: Summary) -> str:
 
 
 def _facts(comparison: Comparison, summary: Summary) -> list[tuple[str, str]]:
-    facts = [("Launches begun", str(comparison.rounds))]
+    facts = [("Launches begun", str(comparison.rounds - summary.launches.first))]
     facts += [(f"Stage {k}", line) for k, line in enumerate(division_lines(comparison), start=1)]
     facts.append(
         ("Ended because", comparison.ended_because or "it was interrupted and can be continued")

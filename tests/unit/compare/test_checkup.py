@@ -71,7 +71,7 @@ def test_a_host_without_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_steps_are_held_against_serial(monkeypatch: pytest.MonkeyPatch) -> None:
     """An arm that trains something else, one that fails, one that is not there."""
-    absent = NotRun(label="tpu ×2", reason="there is none")
+    absent = NotRun(label="tpu ×1", reason="there is none")
     losses = {"serial": 0.5, "mirrored": 0.5 * (1 + 1e-12), "horovod": 0.6}
     trained: list[Arm] = [arm for arm in checkup._arms() if arm.backend != "tpu"]
 
@@ -92,7 +92,7 @@ def test_steps_are_held_against_serial(monkeypatch: pytest.MonkeyPatch) -> None:
 
     found = {one.what: one for one in steps()}
 
-    assert found["tpu ×2"] == ("tpu ×2", "there is none", "absent")
+    assert found["tpu ×1"] == ("tpu ×1", "there is none", "absent")
     assert [found[name].mark for name in ("serial ×1", "mirrored ×2")] == ["good", "good"]
     assert found["horovod ×2"].mark == "to do"
     assert "ringside verify --backends horovod" in found["horovod ×2"].said

@@ -13,6 +13,7 @@ from ringside.report.source import RESULTS
 from ringside.report.view import view_of
 from ringside_core.specs import Block, Comparison, RefusalError, Run
 from tests.unit.report.bout import EXAMPLES, bout
+from tests.unit.report.proofs import failed
 from tests.unit.report.test_safety import LOST, SAFE, kept
 from tests.unit.report.views import bout_view, section_of
 
@@ -77,6 +78,25 @@ def test_a_live_epoch_that_was_ended_has_no_cost() -> None:
 
     assert cost().main != "–"
     assert cost(block) == Cell("–", "no whole epoch was trained")
+
+
+def test_without_a_comparable_serial_arm() -> None:
+    """Others are certified: the report is written, and says against what there is no ratio."""
+    comparison = bout()
+    certificates = [
+        failed(one) if one.arm.label == "serial" else one for one in comparison.certificates
+    ]
+    view = view_of(comparison.replace(certificates=tuple(certificates)))
+    table = table_of(section_of(view, "choice"))
+
+    assert {row[2].note for row in table.rows} == {"no comparable serial arm"}
+
+
+def test_a_drill_of_other_arms_says_nothing_of_these(tmp_path: Path) -> None:
+    """It may be of another size."""
+    view = view_of(bout(), kept(tmp_path, SAFE.replace(arm="horovod ×4")))
+
+    assert "The drill beside it has none of these arms." in section_of(view, "choice").answer
 
 
 def test_what_faults_cost_is_that_of_the_drill(tmp_path: Path) -> None:
