@@ -3,7 +3,8 @@
 python -m ringside.probe request.json answer.json
 
 The request is {"workload": "my_script.py --its flags", "fit": 1, "options": {}, "data_dir": null,
-"stages": false}; with stages, the answer is how long each part of its data takes.
+"about": "fit"}; or about "stages": how long each part of its data takes; or about "speed": how fast
+they are read.
 Fits before that one train nothing.
 """
 
@@ -126,11 +127,9 @@ def _first_batch(call: FitCall) -> int:
     return len(tf.nest.flatten(call.first_batch())[0])
 
 
-def _asks(call: FitCall, *, sharded: bool) -> dict[str, Any]:
+def _asks(call: FitCall) -> dict[str, Any]:
     """What a fit asks for: its batch and epochs, which a run needs, and what `check` prints."""
-    began = time.monotonic()
-    model, rows, x = call.model, _first_batch(call), call.arguments.get("x")
-    slow = time.monotonic() - began > SLOW_S
+    model, rows = call.model, _first_batch(call)
     if not model.built:
         make_variables(call)
     return {
@@ -141,10 +140,17 @@ def _asks(call: FitCall, *, sharded: bool) -> dict[str, Any]:
         "parameters": sum(int(v.shape.num_elements()) for v in KERAS.weights_of(model)),
         "optimizers": [type(one).__name__ for one in optimizers_of(model)],
         "callbacks": [type(one).__name__ for one in call.callbacks],
-        "input_examples_s": None
-        if slow or sharded or not isinstance(x, tf.data.Dataset)
-        else rows_per_second(x, rows),
     }
+
+
+def _speed(call: FitCall, *, sharded: bool) -> float | None:
+    """Examples/s that one process reads; None: that would say nothing of a run."""
+    x, began = call.arguments.get("x"), time.monotonic()
+    if sharded or not isinstance(x, tf.data.Dataset):
+        return None
+    rows = _first_batch(call)
+    slow = time.monotonic() - began > SLOW_S
+    return None if slow else rows_per_second(x, rows)
 
 
 def _stages(call: FitCall) -> list[dict[str, Any]]:
@@ -164,9 +170,13 @@ if __name__ == "__main__":
         _call = fit_of(
             _request["workload"], _request["fit"], _request["options"], _request["data_dir"], _way
         )
-        _answer: dict[str, Any] = (
-            {"stages": _stages(_call)} if _request["stages"] else _asks(_call, sharded=_way.sharded)
-        )
+        _answer: dict[str, Any]
+        if _request["about"] == "stages":
+            _answer = {"stages": _stages(_call)}
+        elif _request["about"] == "speed":
+            _answer = {"input_examples_s": _speed(_call, sharded=_way.sharded)}
+        else:
+            _answer = _asks(_call)
     except RefusalError as error:
         _answer = {"refused": str(error)}
     write_whole(Path(_answers), json.dumps(_answer))

@@ -1,6 +1,7 @@
 """Hooks of mkdocs.yml: pages that lie beside docs/, and links to source files as plain text."""
 
 import json
+import posixpath
 import re
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -67,7 +68,7 @@ def with_links(text: str, name: str) -> str:
         path, hash_, anchor = target.partition("#")
         if not path or ":" in path:
             return match[0]
-        within = _normal(here / path)
+        within = posixpath.normpath(here / path)
         within = f"docs/{PAGES[within]}" if within in PAGES else within
         if not within.startswith("docs/") or (ROOT / within).is_dir():
             return words
@@ -75,14 +76,3 @@ def with_links(text: str, name: str) -> str:
         return f"{image}[{words}]({up}{within.removeprefix('docs/')}{hash_}{anchor})"
 
     return LINK.sub(changed, text)
-
-
-def _normal(path: PurePosixPath) -> str:
-    """Without `..`, from the root of the checkout."""
-    parts: list[str] = []
-    for part in path.parts:
-        if part == "..":
-            parts.pop()
-        else:
-            parts.append(part)
-    return "/".join(parts)

@@ -1,6 +1,5 @@
 """`ringside check`."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,7 +15,7 @@ from ringside.certificates.trial_request import FEWEST_UPDATES
 from ringside.comparison.choose import choose_arms
 from ringside_core.specs import Certificate, RunSpec, Shared
 from ringside_core.text import plural
-from ringside_core.workloads.registry import asked_fit, fit_number, script_words
+from ringside_core.workloads.registry import fit_asked, fit_number, script_words
 
 
 @with_flags(spec=spec_flags(several_arms=True))
@@ -37,9 +36,8 @@ def _checked(console: Console, spec: RunSpec) -> tuple[list[str], bool]:
     """What is printed of a program, and whether its trial was passed."""
     chosen = choose_arms(Shared.from_run(spec), "mirrored", "2")  # and the serial one
     (arm,) = (each for each in chosen.arms if each.replicas == 2)
-    number, options = fit_number(spec.workload, spec.workload_options), spec.workload_options
     with console.status("running the program up to its fit…"):
-        asked = asked_fit(spec.workload, json.dumps([number, dict(options), spec.data_dir]))
+        asked = fit_asked(spec.workload, spec.workload_options, spec.data_dir)
     with (
         console.status("plain Keras and mirrored ×2 train a few batches…"),
         TemporaryDirectory(prefix="ringside-check-") as folder,
@@ -50,6 +48,7 @@ def _checked(console: Console, spec: RunSpec) -> tuple[list[str], bool]:
             steps=FEWEST_UPDATES,
             quickly=True,
         )
+    number = fit_number(spec.workload, spec.workload_options)
     return [*_asked_lines(spec, number, asked), *_trial_lines(found)], found.passed
 
 

@@ -1,6 +1,5 @@
 """`ringside input`."""
 
-import json
 import shlex
 import sys
 import time
@@ -23,7 +22,7 @@ from ringside.stats.inputs import input_study
 from ringside.stats.summary import summarize
 from ringside_core.specs import Arm, Asked, Comparison, RefusalError, RunSpec, Shared
 from ringside_core.specs.input_change import CHANGES, NEEDS, InputStage, possible
-from ringside_core.workloads.registry import asked_fit, fit_number
+from ringside_core.workloads.registry import fit_asked
 
 
 @with_flags(spec=spec_flags(several_arms=True))
@@ -86,10 +85,8 @@ def command(
 
 
 def _stages(spec: RunSpec) -> tuple[InputStage, ...]:
-    which = fit_number(spec.workload, spec.workload_options)
-    asked = json.dumps([which, dict(spec.workload_options), spec.data_dir])
-    found = asked_fit(spec.workload, asked, stages=True)["stages"]
-    return tuple(InputStage(**one) for one in found)
+    asked = fit_asked(spec.workload, spec.workload_options, spec.data_dir, about="stages")
+    return tuple(InputStage(**one) for one in asked["stages"])
 
 
 def _named(changes: str | None, stages: tuple[InputStage, ...]) -> list[str]:

@@ -60,13 +60,13 @@ def command(
 
 def report_again(folder: Path, price: float | None = None) -> None:
     """Write the pages of a comparison from what its folder holds; keep a price that is given."""
-    results = read_results(folder)
     if price is not None:
+        read_comparison(folder)  # refuses a folder without one, in which there is no lock to hold
         with only_one(folder):  # a comparison that goes on writes it too
-            kept = read_results(folder).comparison
+            kept = read_comparison(folder)
             priced = kept.replace(asked=kept.asked.replace(price=price))
             write_whole(folder / RESULTS, priced.to_json())
-        results = read_results(folder)
+    results = read_results(folder)
     from ringside.report.write import write_pages
 
     with naming(folder / RESULTS):

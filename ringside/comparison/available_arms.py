@@ -2,13 +2,12 @@
 
 import json
 import subprocess
-from collections.abc import Mapping
 from typing import Any
 
 from ringside_core.die_with_parent import answer_of
 from ringside_core.specs import Arm, NotRun, RefusalError, Shared
 from ringside_core.specs.keras_version import KerasVersion, environment_of
-from ringside_core.workloads.registry import asked_fit, fit_number
+from ringside_core.workloads.registry import fit_asked
 
 LIMIT_S = 300.0
 
@@ -29,7 +28,7 @@ def available(
     Raises:
         RefusalError: the workload cannot be trained under any backend, or no arm can run.
     """
-    fit_asked(shared)
+    fit_asked(shared.workload, shared.workload_options, shared.data_dir)
     answer = ask(arms, shared.keras, elsewhere=elsewhere)
     able, unable = [], []
     for arm, obstacle in zip(arms, answer["obstacles"], strict=True):
@@ -43,17 +42,6 @@ def available(
             received="; ".join(f"{arm.label}: {arm.reason}" for arm in unable),
         )
     return tuple(able), tuple(unable)
-
-
-def fit_asked(shared: Shared) -> Mapping[str, Any]:
-    """What the program asks of its fit, see `ringside.probe`; a process is started once.
-
-    Raises:
-        RefusalError: it does not get there.
-    """
-    which = fit_number(shared.workload, shared.workload_options)
-    key = json.dumps([which, shared.workload_options, shared.data_dir])
-    return asked_fit(shared.workload, key)
 
 
 def ask(

@@ -8,8 +8,8 @@ import resource
 import socket
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -17,7 +17,7 @@ import psutil
 from rich.console import Console
 
 from launch import execute, make_plan
-from ringside.comparison.arms import default_backends, parse_arms
+from ringside.comparison.arms import default_backends, largest, parse_arms
 from ringside.comparison.available_arms import available
 from ringside.comparison.hosts import all_slots, links_between, ready_hosts
 from ringside.stats.links import link_words
@@ -133,17 +133,14 @@ def hosts(console: Console, placement: Placement, folder: Path) -> Iterator[Find
 def steps() -> Iterator[Finding]:
     """Five float64 updates of each backend that can run here; losses against the serial run."""
     able, unable = available(_arms(), _SHARED)
-    # A machine with one GPU has no room for two replicas.
-    small = {arm.label: arm.replace(label=f"{arm.group} ×1", replicas=1) for arm in _arms()}
-    smaller = tuple(small[one.label] for one in unable if not one.label.endswith("×1"))
-    with suppress(RefusalError):
-        more, still = available(smaller, _SHARED)
-        able, unable = (*able, *more), still
+    arms = largest(able)  # a machine with one GPU has no room for two replicas
+    groups = {arm.group for arm in arms}
     for one in unable:
-        yield Finding(one.label, one.reason, "absent")
+        if one.label.endswith("×1") and one.label.removesuffix(" ×1") not in groups:
+            yield Finding(one.label, one.reason, "absent")
     serial = math.nan
     with tempfile.TemporaryDirectory(prefix="ringside-doctor-") as folder:
-        for number, arm in enumerate(able):
+        for number, arm in enumerate(arms):
             plan = make_plan(_SHARED.spec_of(arm), run_dir=Path(folder) / str(number))
             began = time.monotonic()
             ended = execute(plan, deadline_s=DEADLINE_S)
@@ -167,9 +164,7 @@ def steps() -> Iterator[Finding]:
 
 
 def _arms() -> tuple[Arm, ...]:
-    """Each backend once; two replicas where rows are divided and the result is plain Keras'."""
-    found = {arm.group: arm for arm in parse_arms(default_backends(), "1")}
-    two = {arm.group: arm for arm in parse_arms(default_backends(), "2") if arm.replicas == 2}
-    synchronous = {name: arm for name, arm in two.items() if arm.capabilities.synchronous}
-    arms: Sequence[Arm] = [*(found | synchronous).values()]
-    return tuple(sorted(arms, key=lambda arm: arm.capabilities.family != "none"))
+    """Each backend with one replica, and with two where the result is plain Keras'."""
+    arms = parse_arms(default_backends(), "1,2")
+    kept = [arm for arm in arms if arm.replicas == 1 or arm.capabilities.synchronous]
+    return tuple(sorted(kept, key=lambda arm: arm.capabilities.family != "none"))

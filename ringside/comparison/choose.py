@@ -26,7 +26,7 @@ from ringside.comparison.arms import (
     too_few_cores,
     twin,
 )
-from ringside.comparison.available_arms import available, fit_asked
+from ringside.comparison.available_arms import available
 from ringside.comparison.experiment import keep
 from ringside.comparison.hosts import (
     all_slots,
@@ -49,7 +49,7 @@ from ringside_core.specs import (
     RunSpec,
     Shared,
 )
-from ringside_core.workloads.registry import own_file
+from ringside_core.workloads.registry import fit_asked, own_file
 
 
 @dataclass(frozen=True)
@@ -191,6 +191,9 @@ def begin(
     if live and not placement.names:
         specs = [chosen.shared.spec_of(arm, placement) for arm in able]
         refuse_without_memory([expected_processes(spec)[1] for spec in specs])
+    program = (chosen.shared.workload, chosen.shared.workload_options, chosen.shared.data_dir)
+    with console.status("reading the data…"):
+        speed = fit_asked(*program, about="speed")
     addresses = {name: one.address for name, one in facts.items()}
     links = links_between(console, placement, addresses)
     comparison = Comparison(
@@ -208,7 +211,7 @@ def begin(
         **{**dict(placement), "hosts": placement.hosts or ()},
         addresses=addresses,
         links=links,
-        input_examples_s=fit_asked(chosen.shared)["input_examples_s"],
+        input_examples_s=speed["input_examples_s"],
         **asked,
     )
     keep(comparison, folder)

@@ -1,6 +1,7 @@
 """Who takes part in the final, and who takes the place of a contender that fails."""
 
 from collections.abc import Collection, Sequence
+from typing import Any
 
 from ringside.stats.division import LEAST_PASSES_EACH, divided
 from ringside.stats.rounds import launches_of
@@ -44,18 +45,14 @@ def with_all(
         lost: labels of arms that could not start.
     """
     kept = tuple(arm.label for arm in comparison.arms if arm.label not in lost)
-    asked, spent_s = comparison.asked, comparison.spent_s
-    division = divided(
-        asked,
-        screening_s=spent_s,
-        left_s=max(0.0, asked.budget_s - spent_s),
+    return _planned(
+        comparison,
+        kept,
         start_s=start_s,
         pass_s=pass_s,
         scatter=LEAST_SCATTER,
-        arms=len(kept),
         warm_passes=LEAST_PASSES_EACH // 2,
     )
-    return comparison.replace(finalists=kept, division=division)
 
 
 def divided_again(comparison: Comparison, *, start_s: float, pass_s: float) -> Comparison:
@@ -88,23 +85,33 @@ def with_final(comparison: Comparison, *, start_s: float, pass_s: float = 0.0) -
         start_s: seconds in which all arms start.
         pass_s: seconds of a pass of all arms; 0: each arm ran alone.
     """
-    asked, samples = comparison.asked, once(samples_of(comparison), 0)
+    samples = once(samples_of(comparison), 0)
     chosen = contenders(_able(comparison), samples)
     lost = {run.arm for run in comparison.runs if not run.outcome.completed}
     kept = tuple(label for label in finalists(comparison, chosen) if label not in lost)
-    if asked.launches == 0 or not _two(comparison, kept):
+    if comparison.asked.launches == 0 or not _two(comparison, kept):
         return comparison.replace(finalists=(), division=None)
     share = len(kept) / len(comparison.arms_of(0))
-    division = divided(
-        asked,
-        screening_s=comparison.spent_s,
-        left_s=max(0.0, asked.budget_s - comparison.spent_s),
+    return _planned(
+        comparison,
+        kept,
         start_s=start_s * share,
         pass_s=pass_s * share,
         scatter=scatter(samples, chosen),
+        warm_passes=_warm_passes(comparison, 0, samples),
+    )
+
+
+def _planned(comparison: Comparison, kept: tuple[str, ...], **costs: Any) -> Comparison:
+    """The comparison with these finalists, and the rest of its budget divided by these costs."""
+    asked, spent_s = comparison.asked, comparison.spent_s
+    division = divided(
+        asked,
+        screening_s=spent_s,
+        left_s=max(0.0, asked.budget_s - spent_s),
         arms=len(kept),
         live=comparison.live,
-        warm_passes=_warm_passes(comparison, 0, samples),
+        **costs,
     )
     return comparison.replace(finalists=kept, division=division)
 

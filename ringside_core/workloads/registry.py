@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from ringside_core.die_with_parent import answer_of
 from ringside_core.specs import RefusalError, unknown_name
@@ -56,6 +56,8 @@ WORKLOADS: Mapping[str, Ready] = {
 }
 DEFAULT = "digits-large"  # of every command: what is certified, compared and trained is the same
 OWN = Ready("", 48, 3)
+# Of a program: what its fit asks for; how long each part of its data takes; how fast they are read.
+Question = Literal["fit", "stages", "speed"]
 SCRIPT_LIMIT_S = 600.0  # for a script to reach its fit
 
 
@@ -73,7 +75,7 @@ def ready(name: str, options: Mapping[str, Option], data_dir: str | None = None)
     check_name(name)
     if name in WORKLOADS:
         return WORKLOADS[name]
-    answer = asked_fit(name, json.dumps([fit_number(name, options), dict(options), data_dir]))
+    answer = fit_asked(name, options, data_dir)
     return Ready(name, answer["global_batch"], answer["epochs"])
 
 
@@ -176,8 +178,30 @@ def check_name(name: str) -> None:
         check_modules_beside(name)
 
 
+def fit_asked(
+    name: str,
+    options: Mapping[str, Option],
+    data_dir: str | None = None,
+    *,
+    about: Question = "fit",
+) -> Mapping[str, Any]:
+    """What a program asks of a fit; see `asked_fit`, which starts a process for each question once.
+
+    Args:
+        name: of the program.
+        options: of the program.
+        data_dir: where data sets are kept.
+        about: what is asked.
+
+    Raises:
+        RefusalError: the program does not get there, or there is no such fit.
+    """
+    which = json.dumps([fit_number(name, options), dict(options), data_dir])
+    return asked_fit(name, which, about=about)
+
+
 @cache
-def asked_fit(name: str, which: str, *, stages: bool = False) -> Mapping[str, Any]:
+def asked_fit(name: str, which: str, *, about: Question = "fit") -> Mapping[str, Any]:
     """What a program asks of a fit, as `ringside.probe` answers.
 
     A process of its own runs the program up to there.
@@ -185,14 +209,14 @@ def asked_fit(name: str, which: str, *, stages: bool = False) -> Mapping[str, An
     Args:
         name: of the program.
         which: number of the fit, options and data folder, as JSON.
-        stages: ask how long each part of its data takes instead.
+        about: what is asked.
 
     Raises:
         RefusalError: the program does not get there.
     """
     number, options, data_dir = json.loads(which)
     request = {"workload": name, "fit": number, "options": options, "data_dir": data_dir}
-    request["stages"] = stages
+    request["about"] = about
     try:
         environment = environment_of(keras_of(name) or 2)
         answer, errors = answer_of(
