@@ -7,6 +7,8 @@ says in which environments.
 python examples/alternatives/two_devices.py jax|torch|dtensor
 """
 
+import argparse
+import importlib.util
 import itertools
 import os
 import socket
@@ -126,9 +128,12 @@ def in_processes(train: Any, each: Sequence[tuple[int, ...]]) -> Trained:
 
 
 if __name__ == "__main__":
-    (kind,) = sys.argv[1:] if len(sys.argv) == 2 else [""]
-    if kind not in MOST:
-        sys.exit(f"two_devices.py: error: which of them; fits: {', '.join(MOST)}")
+    options = argparse.ArgumentParser(usage=argparse.SUPPRESS)
+    options.add_argument("kind", choices=MOST)
+    kind = options.parse_args().kind
+    package = "tensorflow" if kind == "dtensor" else kind
+    if importlib.util.find_spec(package) is None:
+        options.error(f"{kind} needs {package}, which is not here; see docs/alternatives.md")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     found = []
