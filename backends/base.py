@@ -7,7 +7,8 @@ hooks that begin with an underscore. `serial` is a backend too: it is the refere
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Literal, Self
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,15 @@ from ringside_core.specs import BackendOptions, Capabilities, RefusalError, RunS
 
 Reduction = Literal["sum", "mean", "max"]
 Role = Literal["replica", "coordinator", "server"]
+
+
+class TimelineEntry(NamedTuple):
+    """What a stack says of one tensor: on one track entries are nested; ns, begin since 1970."""
+
+    name: str
+    track: int
+    begin_ns: int
+    ns: int
 
 
 class Backend(ABC):
@@ -230,6 +240,14 @@ class Backend(ABC):
         None if `fit` waits for each step: then the step ends when its call returns.
         """
         return None
+
+    def start_timeline(self, file: Path) -> None:
+        """Let the stack itself tell of its collectives, where it can; `file` is its own to use."""
+        del file
+
+    def end_timeline(self) -> list[TimelineEntry]:
+        """What it said since `start_timeline`, in one process of a run."""
+        return []
 
     # Combining values over processes
 

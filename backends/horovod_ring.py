@@ -4,13 +4,14 @@ import functools
 import importlib.util
 import json
 import os
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
 
-from backends.base import Reduction
+from backends.base import Reduction, TimelineEntry
 from backends.devices import use_local_gpu
 from backends.horovod_batch_norm import synchronise
 from backends.ranks import Ranks
@@ -18,6 +19,7 @@ from ringside_core.keras import KERAS, VERSION, legacy_named_keras, slots_of, tf
 from ringside_core.specs import BackendOptions, RefusalError
 from ringside_core.specs.options import HorovodOptions
 from ringside_core.specs.surroundings import MEETING
+from ringside_core.specs.timeline import HOROVOD_TIMELINE, ON_DEMAND
 
 
 class HorovodRing(Ranks):
@@ -25,6 +27,7 @@ class HorovodRing(Ranks):
 
     _hvd: Any = None
     _meeting: Any = None
+    _timeline: Path | None = None
 
     @classmethod
     def obstacle(cls, options: BackendOptions) -> str | None:
@@ -156,6 +159,19 @@ class HorovodRing(Ranks):
         variables = [*KERAS.weights_of(model), *slots_of(model)]
         hvd.broadcast_variables(variables, root_rank=0)
 
+    def start_timeline(self, file: Path) -> None:
+        """Horovod's own timeline; its processes need HOROVOD_TIMELINE=DYNAMIC."""
+        if os.environ.get(HOROVOD_TIMELINE) == ON_DEMAND:
+            self._timeline = file
+            self._hvd.start_timeline(str(file))
+
+    def end_timeline(self) -> list[TimelineEntry]:
+        """Of rank 0, which alone writes it."""
+        if self._timeline is None:
+            return []
+        self._hvd.stop_timeline()
+        return timeline_entries(self._timeline.read_text()) if self._timeline.exists() else []
+
     def _all_reduce(self, array: NDArray[Any], reduction: Reduction) -> NDArray[Any]:
         import horovod.tensorflow as hvd
 
@@ -163,6 +179,32 @@ class HorovodRing(Ranks):
         # For some types, such as 64-bit sums, Horovod needs at least one dimension.
         flat = tf.constant(array.reshape(-1))
         return hvd.allreduce(flat, op=operation).numpy().reshape(array.shape)
+
+
+def timeline_entries(text: str) -> list[TimelineEntry]:
+    """What Horovod's timeline says of each tensor: (negotiation, or what is done) by name.
+
+    Args:
+        text: of the file; Chrome's trace format, times in µs.
+    """
+    events = json.loads(text)
+    start_us = next(e["args"][_EPOCH] for e in events if _EPOCH in e.get("args", ()))
+    names, begun, found = {}, defaultdict(list), []
+    for event in events:
+        pid = event.get("pid")
+        if event["ph"] == "M" and "name" in event["args"]:
+            names[pid] = event["args"]["name"]
+        elif event["ph"] == "B":
+            begun[pid].append(event)
+        elif event["ph"] == "E" and begun[pid]:
+            begin = begun[pid].pop()
+            begin_ns, took_us = 1000 * (start_us + begin["ts"]), event["ts"] - begin["ts"]
+            name = f"{begin['name']} {names[pid]}"
+            found.append(TimelineEntry(name, pid, begin_ns, 1000 * took_us))
+    return found
+
+
+_EPOCH = "start_time_since_epoch_in_micros"
 
 
 def import_horovod() -> Any:

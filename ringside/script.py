@@ -50,6 +50,7 @@ from ringside_core.specs import (
     read_surroundings,
 )
 from ringside_core.specs.run_spec import Option
+from ringside_core.specs.timeline import TRACED
 from ringside_core.workloads import script as program
 from ringside_core.workloads.registry import (
     fit_number,
@@ -68,6 +69,7 @@ from trainers.process import started, trained_on
 from trainers.reading import read_the_same
 from trainers.shard import sharded
 from trainers.step import Steps
+from trainers.tracer import Tracer
 from trainers.turns import WaitForTurn
 
 
@@ -430,6 +432,10 @@ def _trained(session: _Session, call: FitCall, record: RecordInProgress, run_dir
         validates = call.arguments.get("validation_freq") if never_ends(run_dir) else None
         allowed = partial(allowed_until, session.run_dir)
         listeners.append(WaitForTurn(allowed, reporter.waiting, validates))
+    if (session.run_dir / TRACED).exists() and session.trainings == session.timed:
+        listeners.append(
+            Tracer(session.run_dir, record.task, call.arguments.get("validation_freq"))
+        )
     reporter.notes(record.warnings, of="warning")
     assert session.steps is not None  # plain Keras trains in trials only
     history = train_call(

@@ -20,6 +20,7 @@ from trainers.fit_call import FitCall
 from trainers.reading import rows_of_arrays
 
 OWN = ("tensorflow", "keras", "tf_keras", "ringside", "ringside_core", "trainers", "backends")
+AUTOGRAPH = "tensorflow.python.autograph."
 _altered: list[str] = []  # calls of the author's with another default
 FILES = ("TFRecordDataset", "TextLineDataset", "FixedLengthRecordDataset")
 
@@ -63,7 +64,11 @@ def _with_defaults(of: Any, name: str, values: dict[str, Any]) -> None:
 
 def _is_the_authors() -> bool:
     """Whether the caller of the caller is neither TensorFlow, Keras nor Ringside."""
-    module = sys._getframe(2).f_globals.get("__name__", "")
+    frame: Any = sys._getframe(2)
+    module = frame.f_globals.get("__name__", "")
+    while module.startswith(AUTOGRAPH):  # it calls what stands in a function for `interleave`
+        frame = frame.f_back
+        module = frame.f_globals.get("__name__", "")
     return module.partition(".")[0] not in OWN
 
 

@@ -91,7 +91,7 @@ def command(
     Later comparisons on the same hosts use the last measurement that has all stacks, at least four
     sizes, and no more ranks than cores.
 
-    Example: ringside allreduce --ranks 2
+    Example: ringside allreduce --replicas 2
     """
     console = Console(width=None if sys.stdout.isatty() else 120)
 

@@ -23,7 +23,7 @@ from ringside.cli.common import (
     new_folder,
     placement_from,
 )
-from ringside.cli.report import report_again
+from ringside.cli.report import must_be_of, report_again
 from ringside.comparison.choose import able_here, choose_arms, startable
 from ringside.comparison.hosts import all_slots
 from ringside.drill.cells import RESULT, Drill
@@ -33,7 +33,6 @@ from ringside.drill.table import MEANING, row_of
 from ringside.report.blocks import Block, Heading, Terms
 from ringside.report.markdown import rendered_block
 from ringside.report.sections.safety import arm_tables
-from ringside.report.source import read_results
 from ringside.report.terminal import rich_table
 from ringside_core.specs import REFERENCE, Placement, RefusalError, RunSpec, Shared, write_whole
 
@@ -73,7 +72,7 @@ def command(
     console = Console(width=None if sys.stdout.isatty() else 120)
     chosen_faults = _chosen(faults)
     if comparison is not None:
-        _must_be_of(comparison, spec)  # refused now, and not after the drill
+        must_be_of(comparison, spec, "drill")  # refused now, and not after the drill
     if min_replicas is not None and not placement.names:
         raise RefusalError(
             "--min-replicas is of runs on the hosts of a hostfile.",
@@ -136,21 +135,6 @@ def saving(spec: RunSpec, every: int) -> RunSpec:
     """
     steps = every if spec.capabilities.synchronous else None
     return spec.replace(save="all", checkpoint_steps=steps, slow_worker=None)
-
-
-def _must_be_of(comparison: Path, spec: RunSpec) -> None:
-    """Refuse the comparison of another program: its report would tell of both."""
-    shared = read_results(comparison).comparison.shared
-    theirs, asked = (
-        " ".join([one.workload, *(f"-w {k}={v}" for k, v in one.workload_options.items())])
-        for one in (shared, spec)
-    )
-    if theirs != asked:
-        raise RefusalError(
-            "A drill joins the report of a comparison of the same program.",
-            received=f"{asked}; {comparison} is of {theirs}",
-            advice="Leave out --comparison, or drill the program of the comparison.",
-        )
 
 
 def _chosen(faults: str | None) -> list[str]:

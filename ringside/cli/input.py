@@ -86,7 +86,10 @@ def command(
 
 def _stages(spec: RunSpec) -> tuple[InputStage, ...]:
     asked = fit_asked(spec.workload, spec.workload_options, spec.data_dir, about="stages")
-    return tuple(InputStage(**one) for one in asked["stages"])
+    # They are of the author's batch, and what is asked for may be another.
+    times = 1.0 if spec.authors_batch is None else spec.global_batch / spec.authors_batch
+    stages = (InputStage(**one) for one in asked["stages"])
+    return tuple(one.replace(seconds=times * one.seconds) for one in stages)
 
 
 def _named(changes: str | None, stages: tuple[InputStage, ...]) -> list[str]:

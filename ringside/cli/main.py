@@ -25,6 +25,7 @@ COMMANDS = {
     "check": "Say what will be done with a program, and train nothing.",
     "verify": "Prove that every backend computes the same; certificates.",
     "input": "Say whether training waits for its data, and what would help.",
+    "trace": "Show what each process does within a step, as a picture and for Perfetto.",
     "drill": "Make faults in a run of each backend; what each loses.",
     "launch": "Start one run under one backend: plan, processes, outcome.",
     "kubernetes": "Print one run's manifests for Kubernetes.",

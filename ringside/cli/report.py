@@ -9,7 +9,7 @@ import typer
 
 from ringside.cli.common import Price, only_one
 from ringside.report.source import RESULTS, naming, read_comparison, read_results
-from ringside_core.specs import RefusalError, write_whole
+from ringside_core.specs import RefusalError, RunSpec, write_whole
 
 
 def command(
@@ -56,6 +56,27 @@ def command(
             advice="Name the later comparison too.",
         )
     report_again(folder, price)
+
+
+def must_be_of(comparison: Path, spec: RunSpec, what: str) -> None:
+    """Refuse the comparison of another program for what joins its report: that would tell of both.
+
+    Args:
+        comparison: its folder.
+        spec: of the program that is asked for.
+        what: joins the report.
+    """
+    shared = read_results(comparison).comparison.shared
+    theirs, asked = (
+        " ".join([one.workload, *(f"-w {k}={v}" for k, v in one.workload_options.items())])
+        for one in (shared, spec)
+    )
+    if theirs != asked:
+        raise RefusalError(
+            f"A {what} joins the report of a comparison of the same program.",
+            received=f"{asked}; {comparison} is of {theirs}",
+            advice="Leave out --comparison, or name the program of the comparison.",
+        )
 
 
 def report_again(folder: Path, price: float | None = None) -> None:

@@ -25,9 +25,11 @@ from ringside.report.drawing import (
 )
 from ringside.report.ranking import ranked, twins_aside
 from ringside.report.sections.breakdown import Breakdowns
+from ringside.report.sections.timeline import PARTS
 from ringside.report.view import View
 from ringside.stats.step_times import chief_of, step_times_ms
 from ringside.stats.summary import ArmRow, Summary, rates_of
+from ringside_core.specs.timeline import Timeline
 from ringside_core.text import number, plain, wrapped
 
 if TYPE_CHECKING:
@@ -49,6 +51,7 @@ def plots_of(view: View) -> list[Plot]:
         step_time_plot(summary, styles),
         breakdown_plot(view.breakdown),
         quality_plot(summary, styles),
+        *(timeline_plot(one) for one in (view.timeline,) if one),
     ]
 
 
@@ -306,6 +309,55 @@ def _stacked(axes: Any, names: Sequence[str], rows: Sequence[Mapping[str, float 
         for k, value in enumerate(values):
             right[k] += max(value, 0.0)
             left[k] += min(value, 0.0)
+
+
+def timeline_plot(timeline: Timeline) -> Plot:
+    """A step of each traced arm on one time axis; each process has a row for each part."""
+    title = "One step"
+    stacks = timeline.stacks
+    parts = (*PARTS, "waiting")
+    caption = (
+        "The step of median length of each arm, from its beginning in the first process. Bars: "
+        "when at least one operation of a part ran."
+    )
+
+    def draw(figure: "Figure") -> None:
+        heights = [len(stack.lanes) for stack in stacks]
+        every = figure.subplots(len(stacks), 1, sharex=True, squeeze=False, height_ratios=heights)[
+            :, 0
+        ]
+        for axes, stack in zip(every, stacks, strict=True):
+            k = stack.middle
+            zero = min(lane.steps[k][0] for lane in stack.lanes)
+            rows = [
+                (lane, part, spans)
+                for lane in stack.lanes
+                for part, spans in [
+                    *((part, lane.spans(k, part)) for part in PARTS),
+                    ("waiting", lane.waiting(k)),
+                ]
+            ]
+            for height, (_, part, spans) in enumerate(rows):
+                axes.broken_barh(
+                    [((begin - zero) / 1e6, (end - begin) / 1e6) for begin, end in spans],
+                    (height - 0.4, 0.8),
+                    color=MUTED if part == "waiting" else SERIES[parts.index(part)],
+                    linewidth=0,
+                )
+            for row in range(len(parts), len(rows), len(parts)):
+                axes.axhline(row - 0.5, color=RULE, linewidth=0.8)
+            labels = [f"{lane.task} {p}" if p == parts[0] else p for lane, p, _ in rows]
+            axes.set_yticks(range(len(rows)), labels)
+            axes.set_ylim(len(rows) - 0.4, -0.6)
+            axes.set_title(wrapped(stack.label, LEGEND_WIDTH, max_lines=2), loc="left")
+            axes.grid(axis="y", visible=False)
+        every[-1].set_xlim(left=0)
+        every[-1].set_xlabel("ms")
+        name_numbers(every[-1].xaxis)
+
+    rows = len(parts) * sum(len(stack.lanes) for stack in stacks)
+    height_in = 0.6 + 0.35 * len(stacks) + 0.17 * rows
+    return plot("timeline", title, caption, draw, height_in=height_in)
 
 
 def quality_plot(summary: Summary, styles: dict[str, Style]) -> Plot:

@@ -48,7 +48,14 @@ def write_side_by_side(two: SideBySide, folder: Path, *, names: tuple[str, str])
     title = f"{two.before.name} and {two.now.name}"
     lead = f"Before: {names[0]}. Now: {names[1]}."
     sections = (_circumstances(two), _arms(two))
-    page = rendered("side_by_side.html.j2", title=title, lead=lead, sections=sections, plots={})
+    page = rendered(
+        "sections.html.j2",
+        eyebrow="Ringside, side by side",
+        title=title,
+        lead=lead,
+        sections=sections,
+        plots={},
+    )
     parts = [f"# {escaped(title)}", escaped(lead)]
     for section in sections:
         parts += rendered_section(section)

@@ -22,11 +22,13 @@ from ringside.report.sections.resources import arm_resources, resources_section
 from ringside.report.sections.safety import drill_of, safety_section
 from ringside.report.sections.speed import results_section, scaling_section, steps_section
 from ringside.report.sections.tables import runs_table
+from ringside.report.sections.timeline import timeline_of, timeline_section
 from ringside.report.sections.tuning import tuning_section
 from ringside.report.sections.verdicts import verdicts_section
 from ringside.report.source import digest_of
 from ringside.stats.summary import Summary, summarize
 from ringside_core.specs import Comparison
+from ringside_core.specs.timeline import Timeline
 from ringside_core.text import byte_size, listed, plural
 
 
@@ -43,6 +45,7 @@ class View:
     proof: Proof
     caveats: tuple[Caveat, ...]
     breakdown: Breakdowns | None  # parts of a step, for the plot too
+    timeline: Timeline | None  # likewise
     sections: tuple[Section, ...]  # everything below the first screen, in order
 
 
@@ -63,7 +66,7 @@ def view_of(comparison: Comparison, folder: Path | None = None, *, digest: str =
     breakdown = breakdowns_of(comparison, summary)
     noise, headline = noise_section(comparison, summary), headline_of(comparison, summary)
     first = headline.sentence if headline else "No comparable arm has a throughput."
-    drill = drill_of(folder)
+    drill, timeline = drill_of(folder), timeline_of(folder)
     sections = (  # in the order in which a reader asks
         verdicts_section(summary, first),
         *choice_section(comparison, summary, headline, drill),
@@ -73,6 +76,7 @@ def view_of(comparison: Comparison, folder: Path | None = None, *, digest: str =
         scaling_section(comparison, summary),
         steps_section(summary),
         breakdown_section(breakdown),
+        *timeline_section(timeline),
         *input_section(comparison, summary),
         communication_section(comparison, summary, breakdown),
         accuracy_section(comparison, summary),
@@ -102,6 +106,7 @@ def view_of(comparison: Comparison, folder: Path | None = None, *, digest: str =
         proof=proof,
         caveats=careful,
         breakdown=breakdown,
+        timeline=timeline,
         sections=sections,
     )
 

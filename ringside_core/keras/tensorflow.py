@@ -6,9 +6,13 @@ The variable must be set before TensorFlow is imported (`ringside_core/specs/ker
 
 import contextlib
 import os
+import re
 import sys
 import tempfile
+import weakref
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from ringside_core.memory import keep_freed_memory
 from ringside_core.seeds import SCRIPT_SEED
@@ -58,9 +62,80 @@ with _without_noise():
 # Keras' remarks on slow callbacks and the like; Ringside's own findings are in the records.
 tf.get_logger().setLevel("ERROR")
 
-__all__ = ["VERSION", "is_seeded", "tf"]
+__all__ = ["VERSION", "Event", "events_of", "is_seeded", "note_bytes", "tf"]
 
 
 def is_seeded() -> bool:
     """Whether an author has set TensorFlow's global seed."""
     return context.global_seed() not in (None, SCRIPT_SEED)
+
+
+def note_bytes(operations: re.Pattern[str]) -> list[dict[str, int | None]]:
+    """Note the bytes of the outputs of operations of these types, from now on.
+
+    Returns:
+        It is filled while graphs are made: for each graph bytes by name. None: not known.
+    """
+    # Private, TensorFlow 2.21: neither the profiler nor a finished function says a shape.
+    upstream = tf.Graph._create_op_internal
+    graphs: weakref.WeakKeyDictionary[Any, dict[str, int | None]] = weakref.WeakKeyDictionary()
+    found: list[dict[str, int | None]] = []
+
+    def create(self: Any, op_type: str, *args: Any, **kwargs: Any) -> Any:
+        made = upstream(self, op_type, *args, **kwargs)
+        if operations.fullmatch(op_type):
+            size: int | None = 0
+            for output in made.outputs:
+                if size is None or not output.shape.is_fully_defined():
+                    size = None
+                else:
+                    size += output.dtype.size * output.shape.num_elements()
+            if self not in graphs:
+                graphs[self] = {}
+                found.append(graphs[self])
+            graphs[self][made.name] = size
+        return made
+
+    tf.Graph._create_op_internal = create
+    return found
+
+
+class Event(NamedTuple):
+    """What TensorFlow's profiler has seen on a thread; times in ns, `begin_ns` since 1970."""
+
+    name: str
+    thread: str
+    begin_ns: int
+    ns: int
+    stats: dict[str, Any]
+
+
+def events_of(folder: Path) -> Iterator[Event]:
+    """What a profile of `tf.profiler.experimental` in a folder has of processors."""
+    # Private, TensorFlow 2.21: the profiler writes this and nothing else.
+    from tensorflow.tsl.profiler.protobuf.xplane_pb2 import XSpace
+
+    for file in folder.glob("**/*.xplane.pb"):
+        space = XSpace.FromString(file.read_bytes())
+        began = next(
+            stat.uint64_value
+            for plane in space.planes
+            for stat in plane.stats
+            if plane.stat_metadata[stat.metadata_id].name == "profile_start_time"
+        )
+        for plane in space.planes:
+            names, stats = plane.event_metadata, plane.stat_metadata
+            for line in plane.lines:
+                for event in line.events:
+                    yield Event(
+                        names[event.metadata_id].name,
+                        str(line.id),
+                        began + line.timestamp_ns + event.offset_ps // 1000,
+                        event.duration_ps // 1000,
+                        {stats[x.metadata_id].name: _value(x, stats) for x in event.stats},
+                    )
+
+
+def _value(stat: Any, names: Any) -> Any:
+    kind = stat.WhichOneof("value")
+    return names[stat.ref_value].name if kind == "ref_value" else getattr(stat, kind)

@@ -11,7 +11,7 @@ from ringside_core.keras import tf
 from ringside_core.specs import RefusalError
 from ringside_core.specs.input_change import InputStage, possible
 from trainers import data_stages
-from trainers.data_graph import kind, parts_of
+from trainers.data_graph import kind, operations_of, parts_of
 from trainers.data_stages import rows_per_second, stages
 from trainers.fit_call import FitCall
 from trainers.input_changes import FILES, change_calls, changed
@@ -66,6 +66,18 @@ def test_maps_run_in_parallel(change: str) -> None:
     assert mapped._deterministic == ("false" if change == "unordered" else "default")
     if change != "unordered":
         assert rows_of(own) == rows_of(plain)
+
+
+def test_a_map_within_interleave_runs_in_parallel() -> None:
+    """TensorFlow's autograph calls it, in the author's function."""
+
+    def of_file(number: Any) -> Any:
+        return tf.data.Dataset.range(3).map(lambda k: k + number)
+
+    change_calls("parallel_map")
+    found = tf.data.Dataset.range(2).interleave(of_file)
+
+    assert "ParallelMapDatasetV2" in operations_of(found)
 
 
 def test_batches_are_mapped() -> None:

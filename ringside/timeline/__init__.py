@@ -1,0 +1,1 @@
+"""Traces of runs: which operation of which process ran when."""

