@@ -120,7 +120,8 @@ _training: list[tuple[Reading, list[Any]]] = []
 # The newest iterator of a training is kept until the next one is made, and the last one for good.
 # To free it, TensorFlow waits for the present period of its autotuner (`Model::OptimizeLoop`). That
 # doubles from 10 ms to a minute while it lives, and `fit` would return so much later.
-_newest: list[Any] = []
+# Those of parameter servers' workers likewise: a worker would not hear that the training is over.
+newest: list[Any] = []
 
 
 @contextmanager
@@ -170,8 +171,8 @@ def _iterated(data: Any) -> Any:
         tf.config.experimental.enable_op_determinism()
     try:
         if place is not None:
-            _newest[:] = [place.iterator(data)]
-            return _newest[0]
+            newest[:] = [place.iterator(data)]
+            return newest[0]
         if _training:
             _training[-1][0].made += "v"
         return _iterate(data)

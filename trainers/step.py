@@ -300,6 +300,9 @@ class Steps:
             def run(*args: Any) -> Any:
                 if several:
                     self._take_metrics(model)
+                    # Keras reads it behind this step; "first" reduces nothing.
+                    if VERSION == 2 and (part := here()) is not None:
+                        model.distribute_reduction_method = "sum" if part.merge else "first"
                 return in_python(step)(*args)
 
             return run
@@ -317,9 +320,7 @@ class Steps:
             )
         if not several:
             return
-        if VERSION == 2:
-            model.distribute_reduction_method = "sum"
-        elif self.backend.in_strategy:
+        if VERSION == 3 and self.backend.in_strategy:
             held["_maybe_symbolic_build"] = partial(build_symbolically, self.backend, model)
         if model.jit_compile and self.backend.xla_obstacle(self.backend.num_replicas):
             held["_jit_compile"] = False
@@ -455,8 +456,12 @@ class Steps:
 
         def over_replicas() -> Any:
             part = here()
-            if part is None or not part.merge:
+            if part is None:
                 return result()
+            if not part.merge:
+                # `_for_keras` drops it. Legacy Keras would reduce it over replicas in each step.
+                wasted = self.backend.in_strategy and VERSION == 2
+                return tf.zeros([], tf.keras.backend.floatx()) if wasted else result()
             value = result() if self.backend.in_strategy and VERSION == 2 else summed(part)
             part.results += tf.nest.flatten(value)
             return value

@@ -19,7 +19,7 @@ from backends.base import Backend
 from backends.tf_distribute.parameter_server import ParameterServer
 from ringside_core.keras import KERAS, VERSION, tf
 from ringside_core.specs import RefusalError
-from trainers.reading import Place, Reading, begins_again
+from trainers.reading import Place, Reading, begins_again, newest
 from trainers.rows import cut
 
 MOST_STALE = 64  # counts that are kept; the last one is of 63 and more
@@ -141,7 +141,7 @@ class _Training(tf.keras.callbacks.Callback):
         place = data.place or Place()
         # Legacy Keras makes one iterator more before the first epoch.
         more = place.before.count("t") - (data.again and VERSION == 2)
-        self._passes, self._iterators = max(0, more), None
+        self._passes = max(0, more)
         self._left_out, data.made = place.batches, place.before
         self._last: deque[Any] = deque(maxlen=self._coordinator.num_workers)
         with backend.scope():
@@ -250,11 +250,11 @@ class _Training(tf.keras.callbacks.Callback):
 
         def train(_: Any) -> Any:
             for _ in range(self._passes):  # Keras may begin one more than it uses
-                self._iterators = iter(self._data)
+                newest[:] = [iter(self._data)]
             self._passes = 0
             with _enough_data():
                 for _ in range(self._batches * self._coordinator.num_workers):
-                    self._last.append(self._coordinator.schedule(update, args=(self._iterators,)))
+                    self._last.append(self._coordinator.schedule(update, args=(newest[0],)))
             return {}
 
         self._trained.train_function = train

@@ -108,6 +108,8 @@ def test_perfetto_counts_a_collective_in_each_step(tmp_path: Path) -> None:
         for _, _, name, _, count in collectives:
             by_name[name] = by_name.get(name, 0) + count
         assert by_name and set(by_name.values()) == {STEPS}, by_name
+        # All gradients at once, and no metrics: those are merged at the end of an epoch.
+        assert len(by_name) == 1 or process.startswith("horovod"), by_name
         assert {"forward", "backward", "optimizer", "input"} <= {row[3] for row in own}
     says = {row[0] for row in found if row[3] == "own"}
     assert says == {"horovod ×2, rank-0"}  # only rank 0 writes Horovod's timeline
@@ -118,7 +120,7 @@ def test_perfetto_counts_a_collective_in_each_step(tmp_path: Path) -> None:
         for lane in stack.lanes:
             sizes = [one.bytes for one in lane.of_step(3) if one.kind == "collective"]
             assert None not in sizes
-            sent.add(sum(size for size in sizes if size and size > 4))  # Keras' metrics have 4
+            sent.add(sum(size for size in sizes if size))
     assert len(sent) == 1
     assert "<svg" in (folder / "trace.html").read_text(encoding="utf-8")
     assert json.loads((folder / "trace.json").read_text(encoding="utf-8"))
