@@ -265,14 +265,10 @@ class Backend(ABC):
             return np.asarray(self._all_reduce(array, "sum") / self.size)
         return np.asarray(self._all_reduce(array, reduction))
 
-    def broadcast(self, value: Any, root: int = 0) -> NDArray[Any]:
-        """The array of process `root`, in every process."""
-        if not 0 <= root < self.size:
-            raise RefusalError(
-                "root must be the rank of a process.", received=f"{root} of {self.size}"
-            )
+    def broadcast(self, value: Any) -> NDArray[Any]:
+        """The array of the first process, in every process."""
         array = np.asarray(value)
-        return self.all_reduce(array if self.rank == root else np.zeros_like(array))
+        return self.all_reduce(np.zeros_like(array) if self.rank else array)
 
     def barrier(self) -> None:
         """Wait until every process has called this."""

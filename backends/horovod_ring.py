@@ -170,7 +170,8 @@ class HorovodRing(Ranks):
         if self._timeline is None:
             return []
         self._hvd.stop_timeline()
-        return timeline_entries(self._timeline.read_text()) if self._timeline.exists() else []
+        text = self._timeline.read_text() if self._timeline.exists() else ""
+        return timeline_entries(text) if text.strip() else []  # nothing was reduced
 
     def _all_reduce(self, array: NDArray[Any], reduction: Reduction) -> NDArray[Any]:
         import horovod.tensorflow as hvd

@@ -1,4 +1,4 @@
-"""A training script as people have them; three lines are Ringside's.
+"""A training script as people have them; five lines name Ringside.
 
 python examples/script.py --units 32
 horovodrun -np 2 python examples/script.py

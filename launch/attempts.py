@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import ClassVar
 
 from pydantic import NonNegativeInt, PositiveInt
 
@@ -56,8 +55,6 @@ class Attempt(Noun):
 
 class Attempts(Document):
     """What became of a run with its attempts, in order; the last one is the run's end."""
-
-    SCHEMA_VERSION: ClassVar[int] = 1
 
     attempts: tuple[Attempt, ...]
 

@@ -172,7 +172,7 @@ if __name__ == "__main__":
         )
         _answer: dict[str, Any]
         if _request["about"] == "stages":
-            _answer = {"stages": _stages(_call)}
+            _answer = {"stages": _stages(_call), "global_batch": _call.global_batch}
         elif _request["about"] == "speed":
             _answer = {"input_examples_s": _speed(_call, sharded=_way.sharded)}
         else:

@@ -349,7 +349,18 @@ class Steps:
 
         held["evaluate"], held["train_on_batch"] = averaged, merged_at_once
         held[KERAS.epoch_logs] = partial(self._epoch_logs, model)
-        held["get_metrics_result"] = with_metrics(model.get_metrics_result)
+        held["get_metrics_result"] = self._results_of(with_metrics(model.get_metrics_result))
+
+    def _results_of(self, read: Callable[[], Any]) -> Callable[[], Any]:
+        """What a step returns of its metrics; nothing is read where `_for_keras` drops it."""
+
+        def results() -> Any:
+            part = here()
+            if part is None or part.merge or not (self.backend.in_strategy and VERSION == 2):
+                return read()
+            return {}  # legacy Keras would reduce each of them over replicas in each step
+
+        return results
 
     def _predict(self, predict: Callable[[Any], Any], batch: Any) -> Any:
         backend = self.backend
@@ -456,12 +467,8 @@ class Steps:
 
         def over_replicas() -> Any:
             part = here()
-            if part is None:
+            if part is None or not part.merge:
                 return result()
-            if not part.merge:
-                # `_for_keras` drops it. Legacy Keras would reduce it over replicas in each step.
-                wasted = self.backend.in_strategy and VERSION == 2
-                return tf.zeros([], tf.keras.backend.floatx()) if wasted else result()
             value = result() if self.backend.in_strategy and VERSION == 2 else summed(part)
             part.results += tf.nest.flatten(value)
             return value

@@ -1,6 +1,5 @@
 """Traces a few steps of a training by TensorFlow's profiler, and sorts what ran into its parts."""
 
-import itertools
 import re
 import statistics
 import tempfile
@@ -11,15 +10,22 @@ from typing import Any, NamedTuple
 
 from ringside_core.keras import optimizers_of, tf
 from ringside_core.keras.tensorflow import Event, events_of, note_bytes
-from ringside_core.specs import write_whole
-from ringside_core.specs.timeline import STEPS, Kind, Lane, Slice, lane_file
+from ringside_core.specs import RefusalError, write_whole
+from ringside_core.specs.timeline import COMPUTES, STEPS, Kind, Lane, Slice, lane_file
 from trainers.driver import Listener
 
 WARM = 24  # steps before the first traced one
 COLLECTIVE = re.compile(r"Horovod\w+|Collective\w+|Nccl\w+")
 EAGER = re.compile(r"EagerLocalExecute: (\w+)")
+# What a function or a loop puts before the names of the operations in it.
+_CALLED = re.compile(
+    r"(?:.*/)?(?:then|else|body|cond)/_\d+/|(?:(?:Stateful)?PartitionedCall(?:_\d+)?/)+"
+)
+_LOOP = re.compile(r"(?:while(?:_\d+)?/)+")
 _READS = ("IteratorGetNext", "MultiDeviceIteratorGetNext", "OptionalGetValue")
 _APPLIES = ("ResourceApply", "ResourceSparseApply")
+# Scopes of no layer: Ringside's, Keras' around a step, TensorFlow's own changes of a graph.
+_NO_LAYER = re.compile(r"(?:cond|div_no_nan|update|ArithmeticOptimizer|ConstantFolding)(?:_\d+)*")
 
 
 class Tracer(Listener):
@@ -38,19 +44,24 @@ class Tracer(Listener):
         """
         self._run_dir, self._task, self._validates = run_dir, task, validates
         self._graphs = note_bytes(COLLECTIVE)
-        self._done = self._of_epoch = 0
-        self._ends: list[int] = []  # ns since 1970, of each step
-        self._first: int | None = None  # place in them of the end of the step before the first
+        self._done = self._of_epoch = self._began = 0
+        self._steps: list[tuple[int, int]] = []  # begin and end, ns since 1970
+        self._first: int | None = None  # place in them of the step in which the profiler started
+        self._over = False
 
     def on_epoch_begin(self, epoch: int) -> None:
-        """Count its updates from here."""
+        """Its first step begins here: the end of the epoch before belongs to no step."""
         del epoch
-        self._of_epoch = self._done
+        self._of_epoch, self._began = self._done, time.time_ns()
 
     def on_step(self, done: int) -> None:
         """Begin, or end, or go on."""
         each, self._done = done - self._done, done
-        self._ends.append(time.time_ns())
+        now = time.time_ns()
+        self._steps.append((self._began, now))
+        self._began = now
+        if self._over:
+            return
         if self._first is None:
             epoch = self.training.steps_per_epoch
             # Two more than are kept: the profiler's own start is in its first step, and what ends
@@ -58,29 +69,54 @@ class Tracer(Listener):
             fits = epoch is None or epoch < (STEPS + 3) * each
             if epoch is not None and not fits:
                 fits = done - self._of_epoch + (STEPS + 2) * each <= epoch
-            if len(self._ends) >= WARM and fits:
+            if len(self._steps) >= WARM and fits:
                 self._folder = tempfile.TemporaryDirectory()
                 self.training.backend.start_timeline(Path(self._folder.name) / "own.json")
                 tf.profiler.experimental.start(self._folder.name)
-                self._first = len(self._ends)
-        elif len(self._ends) == self._first + STEPS + 2:
+                self._first = len(self._steps)
+        elif len(self._steps) == self._first + STEPS + 2:
             self._end()
 
+    def on_trained(self) -> None:
+        """Say so if the training was over before the trace.
+
+        Raises:
+            RefusalError: then.
+        """
+        if self._over:
+            return
+        if self._first is not None:
+            tf.profiler.experimental.stop()
+            self.training.backend.end_timeline()
+            self._folder.cleanup()
+        raise RefusalError(
+            f"A training must make {WARM + STEPS + 2} steps to be traced.",
+            received=f"{len(self._steps)}, where its data ended",
+            advice="Give data that can begin again, or more of them.",
+        )
+
     def _end(self) -> None:
+        self._over = True
         tf.profiler.experimental.stop()
         own = self.training.backend.end_timeline()
         assert self._first is not None
-        ends = self._ends[self._first : -1]
-        steps = tuple(itertools.pairwise(ends))
-        names = {optimizer.name for optimizer in optimizers_of(self.training.model)}
+        steps = tuple(self._steps[self._first + 1 : -1])
         with self._folder as folder:
             events = list(events_of(Path(folder)))
+        names = _names_of(optimizers_of(self.training.model))
         slices = [*_operations(events, names, self._graphs), *(Slice("own", *e) for e in own)]
+        slices = [one for one in slices if any(a <= one.begin_ns < b for a, b in steps)]
+        if not any(one.kind in COMPUTES and one.kind != "input" for one in slices):
+            raise RefusalError(
+                "A traced step must be made of operations that TensorFlow's profiler sees.",
+                received="none: XLA compiles it whole, or it runs eagerly",
+                advice="Leave jit_compile and run_eagerly out.",
+            )
         lane = Lane(
             task=self._task,
             steps=steps,
-            slices=tuple(one for one in slices if ends[0] <= one.begin_ns < ends[-1]),
-            times_as_long=_seconds(ends) / _seconds(self._ends[: self._first][-STEPS - 1 :]),
+            slices=tuple(slices),
+            times_as_long=_seconds(steps) / _seconds(self._steps[: self._first][-STEPS:]),
         )
         write_whole(lane_file(self._run_dir, self._task), lane.to_json())
         self.training.model.stop_training = True
@@ -88,9 +124,16 @@ class Tracer(Listener):
             self._validates.clear()  # Keras looks into this list
 
 
-def _seconds(ends: list[int]) -> float:
+def _seconds(steps: Sequence[tuple[int, int]]) -> float:
     """Of a step, as the median."""
-    return statistics.median(b - a for a, b in itertools.pairwise(ends)) / 1e9
+    return statistics.median(end - begin for begin, end in steps) / 1e9
+
+
+def _names_of(optimizers: Iterable[Any]) -> set[str]:
+    """The scopes in which they apply gradients; a scaled one has another within."""
+    every = [part for one in optimizers for part in (one, getattr(one, "inner_optimizer", one))]
+    # Legacy optimizers have the second only.
+    return {str(getattr(one, "name", None) or getattr(one, "_name", "")) for one in every}
 
 
 def _operations(
@@ -99,7 +142,7 @@ def _operations(
     """The operations of TensorFlow among what its profiler has seen."""
     found = list(_named(events))
     collectives = {one.name for one in found if COLLECTIVE.fullmatch(one.operation)}
-    scopes = {name.partition("/")[0] for name in collectives if "/" in name}
+    scopes = {_bare(name).partition("/")[0] for name in collectives if "/" in _bare(name)}
     sizes = _sizes(collectives, graphs)
     by_kind: dict[tuple[Kind, str], list[_Operation]] = {}
     for one in found:
@@ -150,12 +193,24 @@ def _kind(one: _Operation, optimizers: set[str], scopes: set[str]) -> Kind:
         return "collective"
     if one.operation.startswith(_READS):
         return "input"
-    parts = one.name.split("/")
-    if one.operation.startswith(_APPLIES) or optimizers.intersection(parts):
+    if one.thread.startswith("tf_data"):
+        return "reading"
+    parts = _bare(one.name).split("/")
+    if one.operation.startswith(_APPLIES) or any(
+        re.sub(r"_\d+$", "", part) in optimizers for part in parts
+    ):
         return "optimizer"
     if any(part.startswith(("gradient_tape", "gradients")) for part in parts):
         return "backward"
-    return "other" if len(parts) == 1 or parts[0] in scopes else "forward"
+    alone = len(parts) == 1 or parts[0] in scopes or _NO_LAYER.fullmatch(parts[0])
+    return "other" if alone else "forward"
+
+
+def _bare(name: str) -> str:
+    """The name of an operation in the function or loop that it stands in."""
+    if called := _CALLED.match(name):
+        name = name[called.end() :]
+    return _LOOP.sub("", name, count=1) if _LOOP.match(name) else name
 
 
 def _sizes(names: set[str], graphs: Sequence[dict[str, int | None]]) -> dict[str, int | None]:

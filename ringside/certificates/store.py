@@ -161,8 +161,6 @@ def _installed() -> str:
 
 def _changed(before: Mapping[str, str], now: Mapping[str, str]) -> str:
     """The first of these orders that is another now, in a sentence; empty: none."""
-    if not before:
-        return "it does not say what libraries read"
     for name in sorted({*before, *now}):
         if before.get(name) != now.get(name):
             how = "is new" if name not in before else "is gone"

@@ -35,8 +35,6 @@ class TrialRequest(Document):
             update before it.
         resume_from: checkpoint from which the watched updates go on; empty: they begin.
         at_tape: gradients are added at the tape, whatever the author says.
-
-    Schema history: 1 first version.
     """
 
     updates: PositiveInt = DEFAULT_UPDATES

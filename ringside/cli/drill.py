@@ -1,6 +1,5 @@
 """`ringside drill`."""
 
-import dataclasses
 import sys
 import time
 from pathlib import Path
@@ -24,7 +23,7 @@ from ringside.cli.common import (
     placement_from,
 )
 from ringside.cli.report import must_be_of, report_again
-from ringside.comparison.choose import able_here, choose_arms, startable
+from ringside.comparison.choose import able_here, choose_arms, only_named, startable
 from ringside.comparison.hosts import all_slots
 from ringside.drill.cells import RESULT, Drill
 from ringside.drill.drill import drill
@@ -34,7 +33,14 @@ from ringside.report.blocks import Block, Heading, Terms
 from ringside.report.markdown import rendered_block
 from ringside.report.sections.safety import arm_tables
 from ringside.report.terminal import rich_table
-from ringside_core.specs import REFERENCE, Placement, RefusalError, RunSpec, Shared, write_whole
+from ringside_core.specs import (
+    Placement,
+    RefusalError,
+    RunSpec,
+    Shared,
+    unknown_name,
+    write_whole,
+)
 
 PAGE = "drill.md"
 
@@ -81,10 +87,8 @@ def command(
         )
     sizes = replicas or str(all_slots(placement) or 2)
     chosen = choose_arms(Shared.from_run(spec), backends, sizes, placement)
-    if backends is not None and REFERENCE not in [one.strip() for one in backends.split(",")]:
-        # A certificate needs the serial run; a drill compares each arm with itself.
-        arms = tuple(arm for arm in chosen.arms if arm.group != REFERENCE)
-        chosen = dataclasses.replace(chosen, arms=arms)
+    if backends is not None:
+        chosen = only_named(chosen, backends)
     chosen, start = startable(chosen, launcher, output)
     able, _ = able_here(console, chosen)
     subjects = [Subject(one.arm, saving(one.spec, checkpoint_steps)) for one in able]
@@ -141,11 +145,7 @@ def _chosen(faults: str | None) -> list[str]:
     names = [one.strip() for one in (faults or ",".join(FAULTS)).split(",")]
     for name in names:
         if name not in FAULTS:
-            raise RefusalError(
-                "A fault must be one that a drill can make.",
-                received=repr(name),
-                advice=f"Choose from {', '.join(FAULTS)}.",
-            )
+            raise unknown_name("fault", name, FAULTS)
     return list(dict.fromkeys(names))
 
 

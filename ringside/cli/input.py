@@ -20,7 +20,15 @@ from ringside.comparison.experiment import keep
 from ringside.comparison.stages import go_on
 from ringside.stats.inputs import input_study
 from ringside.stats.summary import summarize
-from ringside_core.specs import Arm, Asked, Comparison, RefusalError, RunSpec, Shared
+from ringside_core.specs import (
+    Arm,
+    Asked,
+    Comparison,
+    RefusalError,
+    RunSpec,
+    Shared,
+    unknown_name,
+)
 from ringside_core.specs.input_change import CHANGES, NEEDS, InputStage, possible
 from ringside_core.workloads.registry import fit_asked
 
@@ -87,7 +95,8 @@ def command(
 def _stages(spec: RunSpec) -> tuple[InputStage, ...]:
     asked = fit_asked(spec.workload, spec.workload_options, spec.data_dir, about="stages")
     # They are of the author's batch, and what is asked for may be another.
-    times = 1.0 if spec.authors_batch is None else spec.global_batch / spec.authors_batch
+    authors = asked["global_batch"]
+    times = spec.global_batch / authors if authors else 1.0
     stages = (InputStage(**one) for one in asked["stages"])
     return tuple(one.replace(seconds=times * one.seconds) for one in stages)
 
@@ -104,11 +113,7 @@ def _named(changes: str | None, stages: tuple[InputStage, ...]) -> list[str]:
     names = list(dict.fromkeys(name.strip() for name in changes.split(",") if name.strip()))
     for name in names:
         if name not in CHANGES:
-            raise RefusalError(
-                "--changes takes names of changes.",
-                received=name,
-                advice=f"There are: {', '.join(CHANGES)}.",
-            )
+            raise unknown_name("change of the input", name, CHANGES)
         if name not in able:
             raise RefusalError(
                 f"The change {name} needs {NEEDS[CHANGES[name].needs]}.",

@@ -1,6 +1,5 @@
 """`ringside trace`."""
 
-import dataclasses
 import sys
 import time
 from pathlib import Path
@@ -10,39 +9,38 @@ import typer
 from rich.console import Console
 
 from launch.flags import spec_flags, with_flags
-from ringside.cli.common import (
-    BackendNames,
-    Deadline,
-    FolderName,
-    OutputFolder,
-    Sizes,
-    default_name,
-    new_folder,
-)
+from ringside.cli.common import Deadline, FolderName, OutputFolder, default_name, new_folder
 from ringside.cli.report import must_be_of, report_again
-from ringside.comparison.choose import able_here, choose_arms
+from ringside.comparison.arms import too_few_cores
+from ringside.comparison.choose import able_here, choose_arms, only_named
 from ringside.report.sections.timeline import steps_table, timeline_section
+from ringside.report.source import read_results
 from ringside.report.terminal import rich_table
 from ringside.timeline.perfetto import perfetto_json
 from ringside.timeline.trace import check_traceable, trace
-from ringside_core.specs import REFERENCE, RunSpec, Shared, write_whole
+from ringside_core.readings.machine import gpu_names
+from ringside_core.specs import RefusalError, RunSpec, Shared, write_whole
 from ringside_core.specs.timeline import RESULT, Stack, Timeline
 from ringside_core.text import file_name
 
 PERFETTO, PAGE = "trace.json", "trace.html"
-BOTH = "horovod,multi_worker_mirrored"
 
 
 @with_flags(spec=spec_flags(several_arms=True))
 def command(
     *,
     spec: RunSpec,
-    backends: BackendNames = None,
-    replicas: Sizes = None,
+    backends: Annotated[
+        str, typer.Option(help="Backends, separated by commas; options and settings after colons.")
+    ] = "horovod,multi_worker_mirrored",
+    replicas: Annotated[str, typer.Option(help="Numbers of replicas, separated by commas.")] = "2",
     deadline: Deadline = 120.0,
     comparison: Annotated[
         Path | None,
-        typer.Option(help="Folder of a comparison, whose report will show the picture too."),
+        typer.Option(
+            help="Folder of a comparison: arms have its batch, precision and Keras, and its report "
+            "will show the picture too."
+        ),
     ] = None,
     name: FolderName = None,
     output: OutputFolder = Path("runs"),
@@ -50,38 +48,48 @@ def command(
     """Show what each process does within a step: a picture, and a file for Perfetto.
 
     A few steps of each arm are traced on this machine, one arm after the other. A traced run is
-    slower and never timed. Default: Horovod and MultiWorkerMirrored with two replicas.
+    slower and never timed. Horovod runs once more, with its own timeline, for Perfetto only.
 
     Example: ringside trace my_script.py --backends horovod,multi_worker_mirrored
     """
     console, began = Console(width=None if sys.stdout.isatty() else 100), time.monotonic()
+    shared = Shared.from_run(spec)
     if comparison is not None:
         must_be_of(comparison, spec, "trace")
-    chosen = choose_arms(Shared.from_run(spec), backends or BOTH, replicas or "2")
-    if REFERENCE not in [word.strip() for word in (backends or BOTH).split(",")]:
-        arms = tuple(arm for arm in chosen.arms if arm.group != REFERENCE)
-        chosen = dataclasses.replace(chosen, arms=arms)
+        shared = read_results(comparison).comparison.shared
+    if gpus := gpu_names():
+        raise RefusalError(
+            "A trace shows operations on processors, and what waits for them.",
+            received=", ".join(gpus),
+            advice="Hide GPUs by CUDA_VISIBLE_DEVICES=-1, or use TensorFlow's profiler itself.",
+        )
+    chosen = only_named(choose_arms(shared, backends, replicas), backends)
     for arm in chosen.arms:
         check_traceable(arm)
     folder = new_folder(output, name or f"trace-{default_name(spec)}").resolve()
     subjects, _ = able_here(console, chosen)
+    each = chosen.shared.resources.cores_per_replica
+    if subjects and each and (few := too_few_cores([one.arm for one in subjects], each)):
+        console.print(f"[yellow]too few cores[/]: {few}", highlight=False)
+    runs = [(one, False) for one in subjects]
+    runs += [(one, True) for one in subjects if one.arm.capabilities.family == "horovod"]
     stacks: list[Stack] = []
-    failed = not subjects
-    for number, one in enumerate(subjects):
-        with console.status(f"tracing {one.arm.label}…"):
-            run_dir = folder / f"{number}-{file_name(one.arm.label)}"
-            execution, stack = trace(one.arm, one.spec, run_dir, deadline_s=deadline)
-        if execution.outcome.completed and stack.lanes:
-            stacks.append(stack)
-        else:
-            failed = True
-            why = str(execution.outcome)
-            console.print(f"{one.arm.label}: {why}", highlight=False, markup=False)
-            console.print(f"its logs: {run_dir / 'logs'}", highlight=False, soft_wrap=True)
-    if stacks:
-        _write(console, Timeline(stacks=tuple(stacks)), folder, comparison)
+    try:
+        for number, (one, says) in enumerate(runs):
+            with console.status(f"tracing {one.arm.label}…"):
+                run_dir = folder / f"{number}-{file_name(one.arm.label)}"
+                execution, stack = trace(one.arm, one.spec, run_dir, deadline_s=deadline, says=says)
+            if execution.outcome.completed:
+                stacks.append(stack)
+            else:
+                why = str(execution.outcome).splitlines()[0]
+                console.print(f"{one.arm.label}: {why}", highlight=False, markup=False)
+                console.print(f"its logs: {run_dir / 'logs'}", highlight=False, soft_wrap=True)
+    finally:  # what was traced before an interrupt
+        if any(not stack.says for stack in stacks):
+            _write(console, Timeline(stacks=tuple(stacks)), folder, comparison)
     console.print(f"It took {time.monotonic() - began:.0f} s.", highlight=False)
-    if failed:
+    if len(stacks) < max(1, len(runs)):
         raise typer.Exit(1)
 
 

@@ -40,6 +40,7 @@ from ringside.comparison.live import refuse_without_memory
 from ringside.stats.breakdown_arms import breakdown_arms
 from ringside.stats.step_times import expected_processes
 from ringside_core.specs import (
+    REFERENCE,
     THIS_MACHINE,
     Arm,
     Circumstances,
@@ -105,6 +106,19 @@ def choose_arms(
     refuse_same_runs(with_cores, arms, placement)  # also refuses specs that cannot run
     # Cores of hosts are known once the hosts are asked, see `on_hosts`.
     return Chosen(shared if placement.names else with_cores, arms, no_room, placement)
+
+
+def only_named(chosen: Chosen, backends: str) -> Chosen:
+    """The choice without serial, unless it is named: only certificates need it.
+
+    Args:
+        chosen: by `choose_arms`.
+        backends: as typed.
+    """
+    if REFERENCE in [one.strip() for one in backends.split(",")]:
+        return chosen
+    arms = tuple(arm for arm in chosen.arms if arm.group != REFERENCE)
+    return dataclasses.replace(chosen, arms=arms)
 
 
 def on_hosts(chosen: Chosen, folder: Path) -> tuple[Chosen, dict[str, HostFacts]]:

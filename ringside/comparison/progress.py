@@ -7,10 +7,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from launch import Progress as TaskProgress
 from ringside.comparison.budget import time_left_s
-from ringside.stats.division import division_lines
+from ringside.stats.division import division_lines, width_after
 from ringside.stats.rounds import launches_of
 from ringside_core.specs import Comparison, Run
-from ringside_core.text import duration
+from ringside_core.text import duration, percent
 
 
 class Observer:
@@ -110,5 +110,8 @@ class ComparisonProgress(Observer):
         for line in (*division_lines(comparison)[self._said :], *comparison.notes[self._notes :]):
             self._console.print(line, highlight=False, markup=False)
         self._said, self._notes = len(division_lines(comparison)), len(comparison.notes)
-        left = duration(time_left_s(comparison, launches_of(comparison)))
-        self._bars.update(self._runs, description=f"about {left} left")
+        launches = launches_of(comparison)
+        said = f"about {duration(time_left_s(comparison, launches))} left"
+        if (width := width_after(comparison, len(launches.final))) is not None:
+            said += f", interval ±{percent(width)}"
+        self._bars.update(self._runs, description=said)

@@ -58,8 +58,6 @@ class Drill(Document):
         deadline_s: seconds without a step after which a run counted as hung.
         tolerance: the largest deviation that is none.
         struck_after: the updates after which the faults were made, by arm.
-
-    Schema history: 1 first version. 2 rows by epoch, in cells; no ids of examples.
     """
 
     SCHEMA_VERSION: ClassVar[int] = 2

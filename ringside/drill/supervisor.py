@@ -9,7 +9,6 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import ClassVar
 
 from pydantic import PositiveInt
 
@@ -23,8 +22,6 @@ from ringside_core.specs.noun import Document, UnixSeconds
 
 class Supervised(Document):
     """A run, and how it is started; min_replicas: see `launch.elastic`."""
-
-    SCHEMA_VERSION: ClassVar[int] = 1
 
     spec: RunSpec
     run_dir: str

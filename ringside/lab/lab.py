@@ -37,8 +37,6 @@ class Lab(Document):
     All hosts share one disk, as with NFS. This machine is on the bridge too and plays the login
     node. A lab is written as JSON into its folder. What may change (rates, cuts) is asked from the
     kernel.
-
-    Schema history: 1 first version. 2 congestion_control; a lab of 1 can only be taken down.
     """
 
     SCHEMA_VERSION: ClassVar[int] = 2

@@ -68,8 +68,6 @@ class Prediction(Document):
         comparison: SHA-256 of its results.json.
         communication: content hash of the all-reduces.
         not_predicted: stacks that are left out, and why.
-
-    Schema history: 3 first version of this model; older files are refused.
     """
 
     SCHEMA_VERSION: ClassVar[int] = 3

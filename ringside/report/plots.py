@@ -314,7 +314,7 @@ def _stacked(axes: Any, names: Sequence[str], rows: Sequence[Mapping[str, float 
 def timeline_plot(timeline: Timeline) -> Plot:
     """A step of each traced arm on one time axis; each process has a row for each part."""
     title = "One step"
-    stacks = timeline.stacks
+    stacks = timeline.undisturbed
     parts = (*PARTS, "waiting")
     caption = (
         "The step of median length of each arm, from its beginning in the first process. Bars: "

@@ -5,11 +5,11 @@ import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from ringside_core.code_version import code_version
 from ringside_core.readings.machine import package_versions
-from ringside_core.specs import Comparison, RefusalError
+from ringside_core.specs import Comparison, Document, RefusalError
 
 RESULTS = "results.json"
 # What decides how a report reads: Ringside's code (tests/setup/test_rooms.py checks that this code
@@ -50,6 +50,25 @@ def read_results(folder: Path) -> Results:
 def read_comparison(folder: Path) -> Comparison:
     """The comparison in a folder; see `read_results`."""
     return read_results(folder).comparison
+
+
+D = TypeVar("D", bound=Document)
+
+
+def beside(kind: type[D], folder: Path | None, name: str) -> D | None:
+    """What was written beside a comparison by another command; None: nothing.
+
+    Args:
+        kind: of document.
+        folder: of the comparison; None: there is none.
+        name: of the file.
+
+    Raises:
+        RefusalError: a file that cannot be read.
+    """
+    if folder is None or not (folder / name).exists():
+        return None
+    return kind.from_json(read_text(folder / name), origin=name)
 
 
 def read_text(file: Path) -> str:

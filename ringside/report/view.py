@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from ringside.drill.cells import RESULT as DRILL
+from ringside.drill.cells import Drill
 from ringside.report.blocks import Caveat, Folded, Section, Table, Terms
 from ringside.report.sections.accuracy import accuracy_section
 from ringside.report.sections.asynchrony import asynchrony_section
@@ -19,15 +21,16 @@ from ringside.report.sections.input import input_section
 from ringside.report.sections.noise import launches_line, noise_line, noise_section
 from ringside.report.sections.proof import Proof, proof_of, proof_section
 from ringside.report.sections.resources import arm_resources, resources_section
-from ringside.report.sections.safety import drill_of, safety_section
+from ringside.report.sections.safety import safety_section
 from ringside.report.sections.speed import results_section, scaling_section, steps_section
 from ringside.report.sections.tables import runs_table
-from ringside.report.sections.timeline import timeline_of, timeline_section
+from ringside.report.sections.timeline import timeline_section
 from ringside.report.sections.tuning import tuning_section
 from ringside.report.sections.verdicts import verdicts_section
-from ringside.report.source import digest_of
+from ringside.report.source import beside, digest_of
 from ringside.stats.summary import Summary, summarize
 from ringside_core.specs import Comparison
+from ringside_core.specs.timeline import RESULT as TIMELINE
 from ringside_core.specs.timeline import Timeline
 from ringside_core.text import byte_size, listed, plural
 
@@ -66,7 +69,8 @@ def view_of(comparison: Comparison, folder: Path | None = None, *, digest: str =
     breakdown = breakdowns_of(comparison, summary)
     noise, headline = noise_section(comparison, summary), headline_of(comparison, summary)
     first = headline.sentence if headline else "No comparable arm has a throughput."
-    drill, timeline = drill_of(folder), timeline_of(folder)
+    drill = beside(Drill, folder, DRILL)
+    timeline = beside(Timeline, folder, TIMELINE)
     sections = (  # in the order in which a reader asks
         verdicts_section(summary, first),
         *choice_section(comparison, summary, headline, drill),

@@ -89,6 +89,20 @@ def divided(
     )
 
 
+def width_after(comparison: Comparison, launches: int) -> float | None:
+    """About how far the interval will reach to each side behind so many launches of the final.
+
+    Returns:
+        A part of the ratio, such as 0.02; None: fewer than two launches, or nothing is known yet.
+    """
+    division, arms = comparison.division, len(comparison.finalists)
+    if division is None or launches < 2 or not (division.pass_s and division.phase_s):
+        return None
+    passes = max(LEAST_PASSES_EACH, division.phase_s / division.pass_s) - division.warm_passes
+    count, each = np.array([launches, max(1.0, passes)]).reshape(2, 1)
+    return float(np.expm1(half_width(count, each, division.scatter, arms)[0]))
+
+
 def least_budget_s(screening_s: float) -> float:
     """The least budget for a screening that takes so long."""
     return rounded_up(screening_s / MOST_SCREENING)
@@ -115,8 +129,8 @@ def division_lines(comparison: Comparison) -> tuple[str, ...]:
             f", each {duration(division.phase_s)} of {plural(passes, 'pass')}{warm}. A start takes "
             f"about {duration(division.start_s)}. Passes scatter by {percent(division.scatter)}"
         )
-        if comparison.asked.launches is None and division.launches > LEAST_LAUNCHES:
-            second += ": so divided, the interval will be about narrowest"
+        if (width := width_after(comparison, division.launches)) is not None:
+            second += f", so the interval will reach about {percent(width)} to each side"
     return first, f"{second}."
 
 

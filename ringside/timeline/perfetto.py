@@ -11,7 +11,8 @@ from ringside_core.specs.timeline import Lane, Timeline
 
 # In the order in which they stand.
 ORDER = (
-    *("step", "input", "forward", "backward", "collective", "optimizer", "other", "waiting", "own"),
+    *("step", "input", "reading", "forward", "backward", "collective", "optimizer", "other"),
+    *("waiting", "own"),
 )
 NAMES = {"own": "said by the stack"}
 
@@ -23,7 +24,8 @@ def perfetto_json(timeline: Timeline) -> str:
     for stack in timeline.stacks:
         for lane in stack.lanes:
             number += 1
-            events += _lane(lane, number, f"{stack.label}, {lane.task}", stack.begin_ns)
+            name = f"{stack.label}{' with its timeline' if stack.says else ''}, {lane.task}"
+            events += _lane(lane, number, name, stack.begin_ns)
     text = {"traceEvents": events, "displayTimeUnit": "ms"}
     return json.dumps(text, separators=(",", ":"), ensure_ascii=False)  # Perfetto shows \\u00d7
 

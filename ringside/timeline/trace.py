@@ -30,17 +30,17 @@ def check_traceable(arm: Arm) -> None:
         )
 
 
-def plan_of(spec: RunSpec, folder: Path) -> Plan:
+def plan_of(spec: RunSpec, folder: Path, *, says: bool = False) -> Plan:
     """The processes of a traced run on this machine: its training ends when it is traced."""
     plan = HERE.plan(spec, folder)
-    processes = tuple(
-        process.replace(env={**process.env, HOROVOD_TIMELINE: ON_DEMAND})
-        for process in plan.processes
-    )
+    added = {HOROVOD_TIMELINE: ON_DEMAND} if says else {}
+    processes = tuple(one.replace(env={**one.env, **added}) for one in plan.processes)
     return plan.replace(processes=processes, files={**plan.files, TRACED: "", WITHOUT_END: ""})
 
 
-def trace(arm: Arm, spec: RunSpec, folder: Path, *, deadline_s: float) -> tuple[Execution, Stack]:
+def trace(
+    arm: Arm, spec: RunSpec, folder: Path, *, deadline_s: float, says: bool = False
+) -> tuple[Execution, Stack]:
     """Run one arm, traced.
 
     Args:
@@ -48,15 +48,16 @@ def trace(arm: Arm, spec: RunSpec, folder: Path, *, deadline_s: float) -> tuple[
         spec: of its run.
         folder: of the run, which does not exist yet.
         deadline_s: seconds without a step after which it counts as hung.
+        says: Horovod writes its own timeline too.
 
     Returns:
         What became of the run, and its lanes; of one that failed, those that were written.
     """
-    plan = plan_of(spec, folder)
+    plan = plan_of(spec, folder, says=says)
     execution = execute(plan, deadline_s=deadline_s)
     lanes = tuple(
         Lane.from_json(file.read_text(encoding="utf-8"), origin=str(file))
         for task in plan.expects
         if (file := lane_file(folder, task)).exists()
     )
-    return execution, Stack(label=arm.label, lanes=lanes)
+    return execution, Stack(label=arm.label, lanes=lanes, says=says)

@@ -129,7 +129,7 @@ def events_of(folder: Path) -> Iterator[Event]:
                 for event in line.events:
                     yield Event(
                         names[event.metadata_id].name,
-                        str(line.id),
+                        line.name,
                         began + line.timestamp_ns + event.offset_ps // 1000,
                         event.duration_ps // 1000,
                         {stats[x.metadata_id].name: _value(x, stats) for x in event.stats},

@@ -111,10 +111,6 @@ class Certificate(Document):
             it can.
         on_gpus: whether TensorFlow saw a GPU. Then it was verified without TensorFloat-32.
         amplifies: whether the program amplifies rounding in float64, which is then allowed for.
-
-    Schema history: 1 first version. 2 hosts and launcher; older ones are of one machine. Later
-    files of version 2 have orders; one without is stale. 3 no digests; `in turn`; `hidden` was
-    `let_off`.
     """
 
     SCHEMA_VERSION: ClassVar[int] = 3

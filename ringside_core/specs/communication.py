@@ -1,6 +1,6 @@
 """Communication: the time of each stack for an all-reduce, with every sample, and its links."""
 
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 from pydantic import (
     Field,
@@ -85,14 +85,6 @@ class Link(Noun):
     seconds: PositiveFloat
     congestion_control: str = ""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _without_tool(cls, body: Any) -> Any:
-        """Comparisons hold older links too, which name the one tool."""
-        if isinstance(body, dict) and body.get("tool") == "tcp":
-            return {k: v for k, v in body.items() if k != "tool"}
-        return body
-
     @property
     def bits_per_s(self) -> float:
         """Payload in bit/s."""
@@ -106,8 +98,6 @@ class Communication(Document):
         machine: where the command ran; it need not be one of the hosts.
         hosts: of each rank; empty: all on this machine.
         links: from each host to the next, measured before the stacks.
-
-    Schema history: 1 first version. 2 hosts, links. 3 all-reduces alone, links by plain TCP alone.
     """
 
     SCHEMA_VERSION: ClassVar[int] = 3
@@ -142,28 +132,3 @@ class Communication(Document):
         """Whether every stack that can run here did, with every element right."""
         fine = ("completed", "refused")
         return all(stack.outcome.kind in fine and not stack.wrong for stack in self.stacks)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _of_this_schema(cls, body: Any) -> Any:
-        """Comparisons hold such documents too, so `_migrated` alone would not see them."""
-        return _without_schema_2(body)
-
-    @classmethod
-    def _migrated(cls, body: dict[str, Any], version: int) -> tuple[dict[str, Any], int]:
-        return (body, 3) if version in (1, 2) else (body, version)
-
-
-def _without_schema_2(value: Any) -> Any:
-    """The JSON without what schema 2 had besides; what is wrong in it is refused later."""
-    if isinstance(value, dict):
-        if value.get("operation") in ("broadcast", "push_pull") or value.get("tool") == "iperf3":
-            return None
-        left_out = {"add_seconds_per_byte", "cpu_s"}
-        if value.get("operation") == "allreduce":  # as older files of schema 3 have it
-            left_out.add("operation")
-        return {k: _without_schema_2(v) for k, v in value.items() if k not in left_out}
-    if isinstance(value, list):
-        parts = ((one, _without_schema_2(one)) for one in value)
-        return [part for one, part in parts if part is not None or one is None]
-    return value

@@ -241,9 +241,6 @@ class Comparison(Document):
         links_at_end: the same after the last round.
         input_examples_s: examples/s that the training data yield where one process reads them and
             nothing else runs; None: they are no data set, or it was not measured.
-
-    Schema history: 7 the input is the author's own, and ledgers are of rows. 8 a screening and a
-    final. Older files are refused.
     """
 
     SCHEMA_VERSION: ClassVar[int] = 8

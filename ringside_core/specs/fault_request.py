@@ -1,7 +1,6 @@
 """How a drill tells the tasks of a run of a fault, and they tell that they wait: by files."""
 
 from pathlib import Path
-from typing import ClassVar
 
 from pydantic import PositiveInt
 
@@ -23,8 +22,6 @@ class FaultRequest(Document):
         update: after which every task waits until it is made.
         fit: of which training of a script, from 1.
     """
-
-    SCHEMA_VERSION: ClassVar[int] = 1
 
     fault: str
     task: str

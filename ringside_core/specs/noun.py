@@ -62,8 +62,7 @@ class Noun(BaseModel):
 class Document(Noun):
     """A noun that is written to disk: its JSON has a schema version.
 
-    A file of an unknown version is refused. A change of the schema raises SCHEMA_VERSION, and adds
-    a line to the history in the subclass's docstring and a migration.
+    A file of another version is refused. A change of the schema raises SCHEMA_VERSION.
     """
 
     SCHEMA_VERSION: ClassVar[int] = 1
@@ -88,8 +87,6 @@ class Document(Noun):
             ) from None
         given = body.pop("schema_version", None) if isinstance(body, dict) else None
         version = given if type(given) is int else None  # to Python, true and 1.0 are equal to 1
-        if isinstance(body, dict) and version is not None:
-            body, version = cls._migrated(body, version)
         if version != cls.SCHEMA_VERSION:
             raise RefusalError(
                 f"A {cls.__name__} must have schema version {cls.SCHEMA_VERSION}.",
@@ -100,11 +97,6 @@ class Document(Noun):
             return cls.model_validate(body)
         except ValidationError as error:
             raise refusal_from_validation(error, cls.__name__, origin) from None
-
-    @classmethod
-    def _migrated(cls, body: dict[str, Any], version: int) -> tuple[dict[str, Any], int]:
-        """The fields of an older schema version as those of a newer one, and that version."""
-        return body, version
 
 
 def json_hash(body: Any) -> str:

@@ -12,8 +12,8 @@ TRACED = "traced"  # a run whose folder holds this file is traced
 RESULT = "timeline.json"
 STEPS = 8  # that are traced
 HOROVOD_TIMELINE, ON_DEMAND = "HOROVOD_TIMELINE", "DYNAMIC"  # Horovod's variable, and its value
-# `own`: what a stack itself says of its collectives.
-Kind = Literal["input", "forward", "backward", "collective", "optimizer", "other", "own"]
+# `reading`: what tf.data does in the background. `own`: what a stack itself says.
+Kind = Literal["input", "reading", "forward", "backward", "collective", "optimizer", "other", "own"]
 COMPUTES: tuple[Kind, ...] = ("input", "forward", "backward", "optimizer", "other")
 
 
@@ -23,7 +23,7 @@ class Slice(NamedTuple):
     Attributes:
         kind: the part of a step that it belongs to.
         name: as TensorFlow, or the stack itself, calls it.
-        track: operations of one kind on one track do not overlap; from 0.
+        track: operations of one kind on one track do not overlap, those of `own` are nested.
         begin_ns: since 1970.
         ns: that it took.
         bytes: that a collective adds up, of this process; None: not known.
@@ -68,21 +68,23 @@ class Lane(Document):
         return merged(one.span for one in self.of_step(number) if one.kind == kind)
 
     def waiting(self, number: int) -> list[tuple[int, int]]:
-        """When a step only waited for collectives: one was under way, and nothing was computed."""
+        """When a step only waited for collectives: one was under way, and nothing else ran."""
         busy = merged(one.span for one in self.of_step(number) if one.kind in COMPUTES)
         return without(self.spans(number, "collective"), busy)
 
 
 class Stack(Noun):
-    """One arm.
+    """One run of an arm.
 
     Attributes:
         label: of the arm.
         lanes: of its processes.
+        says: Horovod's own timeline was written, by a thread that takes a processor: no figure.
     """
 
     label: str
     lanes: tuple[Lane, ...]
+    says: bool = False
 
     @property
     def begin_ns(self) -> int:
@@ -101,6 +103,11 @@ class Timeline(Document):
     """Traced runs of several arms."""
 
     stacks: tuple[Stack, ...]
+
+    @property
+    def undisturbed(self) -> list[Stack]:
+        """Those from which figures and the picture are made."""
+        return [stack for stack in self.stacks if not stack.says]
 
 
 def lane_file(run_dir: Path, task: str) -> Path:

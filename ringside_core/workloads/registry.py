@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 # Ringside's own packages. Python knows one module of each name, so a user's cannot have these.
 ROOFS = ("backends", "launch", "ringside", "ringside_core", "trainers")
-# Packages of earlier versions that a user's file imported from.
-OLD_NAMES = ("legacy_keras", "specs", "workloads")
 
 
 class Ready(NamedTuple):
@@ -293,7 +291,6 @@ def load_function(reference: str, *, what: str, made: type | None = None) -> Cal
         raise RefusalError(
             f"The {what} must import without an error.",
             received=f"{type(error).__name__}: {error} ({place_of(error, location)})",
-            advice=_advice(error),
         ) from error
     function = getattr(module, name, None)
     if made is not None and isinstance(function, made):
@@ -395,17 +392,6 @@ def _import_module(location: str, what: str) -> Any:
                 advice="Start from the folder that holds it, or name the file: path/file.py:name.",
             ) from None
         raise
-
-
-def _advice(error: Exception) -> str:
-    """What to write for a package that Ringside had once; empty: it is another error."""
-    # A missing part of a user's own package has a longer name: workloads.missing.
-    if not isinstance(error, ModuleNotFoundError) or error.name not in OLD_NAMES:
-        return ""
-    return (
-        f"If you mean the {error.name} that Ringside had: "
-        "write `from ringside import Workload, QualityTarget, tf`."
-    )
 
 
 def place_of(error: Exception, location: str) -> str:

@@ -1,15 +1,12 @@
 """TCP's congestion control on hosts of a lab: chosen when it is made, and kept in its file."""
 
-import json
 import sys
 from pathlib import Path
 
 import pytest
 
 from ringside.lab import Lab
-from ringside.lab.lab import names
 from ringside.lab.login import one_at_a_time
-from ringside.lab.names import folder_of
 from tests.cluster.test_lab import Remote, ringside
 
 pytestmark = pytest.mark.nightly
@@ -45,21 +42,3 @@ def test_every_connection_from_a_host_has_it(
         asked = remote(host.name, [sys.executable, "-c", script.format(other.address)])
         assert asked.stdout == f"{expected}\n", asked.stderr
     assert own() == before
-
-
-def test_a_lab_of_an_older_ringside(other_name: str) -> None:
-    """What it is cannot be said, only that it can be taken down; which needs names alone."""
-    Lab.up(name=other_name, hosts=1)
-    file = folder_of(other_name) / "state.json"
-    body = json.loads(file.read_text())
-    del body["congestion_control"]
-    file.write_text(json.dumps({**body, "schema_version": 1}))
-
-    status = ringside("status", "--name", other_name)
-    down = ringside("down", "--name", other_name)
-
-    assert status.returncode == 2
-    assert "schema_version=1" in status.stderr
-    assert f"ringside lab down --name {other_name}" in status.stderr
-    assert down.returncode == 0, down.stderr
-    assert other_name not in names()

@@ -166,7 +166,7 @@ def test_values_are_combined_over_processes(start: Start, case: Case) -> None:
         np.testing.assert_allclose(answer["mean"], values.mean(axis=0), rtol=RELATIVE)
         np.testing.assert_array_equal(answer["max"], values.max(axis=0))
         if len(answers) > 1 or int(answer["size"]) == 1:
-            np.testing.assert_array_equal(answer["from_last"], values[-1])
+            np.testing.assert_array_equal(answer["from_first"], values[0])
         assert int(answer["scalar"]) == sum(range(1, len(answers) + 1))
 
 

@@ -98,7 +98,8 @@ def test_perfetto_counts_a_collective_in_each_step(tmp_path: Path) -> None:
     with perfetto(tmp_path / "profile") as browser:
         found = counts(browser, folder / "trace.json")
     processes = dict.fromkeys(row[0] for row in found)
-    stacks = ("horovod ×2, rank-", "multi_worker_mirrored ×2, worker-")
+    once_more = "horovod ×2 with its timeline, rank-"
+    stacks = (once_more, "horovod ×2, rank-", "multi_worker_mirrored ×2, worker-")
     assert sorted(processes) == [f"{stack}{rank}" for stack in stacks for rank in (0, 1)]
     for process in processes:
         own = [row for row in found if row[0] == process]
@@ -112,7 +113,7 @@ def test_perfetto_counts_a_collective_in_each_step(tmp_path: Path) -> None:
         assert len(by_name) == 1 or process.startswith("horovod"), by_name
         assert {"forward", "backward", "optimizer", "input"} <= {row[3] for row in own}
     says = {row[0] for row in found if row[3] == "own"}
-    assert says == {"horovod ×2, rank-0"}  # only rank 0 writes Horovod's timeline
+    assert says == {f"{once_more}0"}  # only rank 0 writes it
 
     timeline = Timeline.from_json((folder / "timeline.json").read_text(encoding="utf-8"))
     sent = set()

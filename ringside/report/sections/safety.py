@@ -1,23 +1,11 @@
 """Which arm is safer: what faults did to each, if a drill was made beside the comparison."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
-from ringside.drill.cells import RESULT, Drill
+from ringside.drill.cells import Drill
 from ringside.drill.table import COLUMNS, MEANING, row_of
 from ringside.report.blocks import Block, Cell, Column, Heading, Section, Table, Terms
 from ringside_core.text import plural
-
-
-def drill_of(folder: Path | None) -> Drill | None:
-    """The drill that was made beside a comparison; None: there was none.
-
-    Raises:
-        RefusalError: a drill.json that cannot be read.
-    """
-    if folder is None or not (folder / RESULT).exists():
-        return None
-    return Drill.from_json((folder / RESULT).read_text(encoding="utf-8"), origin=RESULT)
 
 
 def safety_section(drill: Drill | None) -> Iterator[Section]:

@@ -32,7 +32,7 @@ def end_and_combine(driver: Driver) -> None:
         mean=backend.all_reduce(mine, "mean"),
         max=backend.all_reduce(mine, "max"),
         scalar=backend.all_reduce(np.int64(backend.rank + 1)),
-        from_last=backend.broadcast(mine, root=backend.size - 1),
+        from_first=backend.broadcast(mine),
     )
 
 

@@ -91,19 +91,6 @@ def test_a_document_is_of_the_same_ranks() -> None:
             of(timings).replace(num_ranks=ranks, hosts=hosts)
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_older_documents_are_read(version: int) -> None:
-    """Of older ones only all-reduces and plain links are kept; comparisons hold them, too."""
-    whole = of(stack_of("mpi"))
-    text = whole.to_json().replace('"schema_version": 3', f'"schema_version": {version}')
-    old = '"operation": "broadcast", "seconds": [[1, 1]], "size_bytes": 4, "wrong": 0, "cpu_s": []'
-    text = text.replace('"timings": [', f'"timings": [{{{old}}},', 1)
-    text = text.replace('"hosts": []', '"add_seconds_per_byte": 1e-10, "hosts": []')
-    assert "broadcast" in text and "add_seconds" in text
-
-    assert Communication.from_json(text) == whole
-
-
 def test_sizes_come_sorted_and_once() -> None:
     """In bytes. Below 4096 bytes Open MPI sums in another way, which shows the latency."""
     assert parse_sizes("1MiB, 8 B,4KiB,1MiB", ranks=2) == (8, 4096, 2**20)

@@ -103,7 +103,7 @@ def test_refusal(case: str, plan_of: PlanOf) -> None:
     assert str(refusal.value) == message
 
 
-@pytest.mark.parametrize("name", ["local4", "two_hosts.template", "eight_hosts.template"])
+@pytest.mark.parametrize("name", ["local4", "two_hosts.template"])
 def test_the_hostfiles_that_come_with_ringside(name: str) -> None:
     """Each hostfile has room for four replicas."""
     hosts = read_hostfile(HOSTFILES / name)

@@ -145,7 +145,7 @@ def test_only_a_study_has_a_section() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ("cash", "--changes takes names of changes"),
+        ("cash", "There is no change of the input of that name"),
         ("interleave", "The change interleave needs a tf.data.Dataset that reads files"),
     ],
 )

@@ -5,7 +5,8 @@ from pathlib import Path
 from ringside.drill.cells import RESULT, Cell, Drill
 from ringside.report.blocks import Table
 from ringside.report.markdown import render_markdown
-from ringside.report.sections.safety import drill_of, safety_section
+from ringside.report.sections.safety import safety_section
+from ringside.report.source import beside
 from ringside.report.view import view_of
 from ringside_core.specs import Outcome
 from tests.unit.report.bout import bout
@@ -36,7 +37,7 @@ def kept(folder: Path, *cells: Cell) -> Path:
 
 def test_faults_that_cost_nothing(tmp_path: Path) -> None:
     """What could not be made counts for neither side."""
-    (section,) = safety_section(drill_of(kept(tmp_path, SAFE, ABSENT)))
+    (section,) = safety_section(beside(Drill, kept(tmp_path, SAFE, ABSENT), RESULT))
 
     assert section.answer.startswith("1 fault was made; no run was")
     (table,) = (one for one in section.blocks if isinstance(one, Table))
@@ -46,7 +47,7 @@ def test_faults_that_cost_nothing(tmp_path: Path) -> None:
 
 def test_a_loss_is_named_and_marked(tmp_path: Path) -> None:
     """In the answer, and in the table's row."""
-    (section,) = safety_section(drill_of(kept(tmp_path, SAFE, LOST)))
+    (section,) = safety_section(beside(Drill, kept(tmp_path, SAFE, LOST), RESULT))
 
     assert "1 of them cost a run something: nan under horovod ×2." in section.answer
     (table,) = (one for one in section.blocks if isinstance(one, Table))

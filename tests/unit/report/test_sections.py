@@ -2,7 +2,9 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
+from scipy import stats
 
 from ringside.report.blocks import Folded, Terms, Text
 from ringside.report.sections.caveats import caveats
@@ -109,9 +111,11 @@ def test_the_division_of_the_time_is_printed() -> None:
     assert (
         "each 40 s of 10 passes, of which 3 warm up. A start takes about 15 s" in shown["Stage 2"]
     )
+    freedom = 3 * (len(comparison.finalists) - 1)
+    half = stats.t.ppf(0.975, freedom) * np.sqrt((0.007**2 + 0.06**2 / 7) / 4)
     assert (
-        "Passes scatter by 6.0 %: so divided, the interval will be about narrowest."
-        in shown["Stage 2"]
+        f"Passes scatter by 6.0 %, so the interval will reach about {100 * np.expm1(half):.1f} % "
+        "to each side." in shown["Stage 2"]
     )
     assert "a failed; b takes its place." in section.answer
 

@@ -39,6 +39,7 @@ TIMELINE = Timeline(
     stacks=(
         Stack(label="horovod ×2", lanes=(lane(), lane("rank-1", 0.5))),
         Stack(label="mirrored ×2", lanes=(lane("local", 3e3),)),
+        Stack(label="horovod ×2", lanes=(lane(),), says=True),
     )
 )
 
@@ -74,12 +75,11 @@ def test_the_file_has_every_slice_in_its_step() -> None:
     events = json.loads(perfetto_json(TIMELINE))["traceEvents"]
     names = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
     assert list(names.values()) == [
-        "horovod ×2, rank-0",
-        "horovod ×2, rank-1",
-        "mirrored ×2, local",
+        *("horovod ×2, rank-0", "horovod ×2, rank-1", "mirrored ×2, local"),
+        "horovod ×2 with its timeline, rank-0",
     ]
     drawn = [e for e in events if e["ph"] == "X"]
-    for pid, begin in ((1, 0.0), (2, 500.0), (3, 0.0)):
+    for pid, begin in ((1, 0.0), (2, 500.0), (3, 0.0), (4, 0.0)):
         own = [e for e in drawn if e["pid"] == pid]
         assert [e["ts"] for e in own if e["cat"] == "step"] == [begin, begin + 10_000]
         reduces = [e for e in own if e["cat"] == "collective"]
@@ -95,19 +95,16 @@ def test_the_file_has_every_slice_in_its_step() -> None:
 def test_a_table_and_a_picture() -> None:
     """The parts of the step of median length, in ms; a caption for who cannot see the picture."""
     (section,) = timeline_section(TIMELINE)
-    assert section.answer.startswith("horovod ×2 waits for collectives 50 % of a step; ")
-    row = steps_table(TIMELINE).rows[0]
-    assert [cell.main for cell in row] == [
-        "horovod ×2, rank-0",
-        "10",
-        "–",
-        "3",
-        "–",
-        "5",
-        "–",
-        "–",
-        "5",
+    assert section.answer == (
+        "horovod ×2 waits for collectives 40 % of a step (30 % to 50 %); "
+        "mirrored ×2 waits for collectives 40 % of a step (30 % to 50 %)."
+    )
+    rows = steps_table(TIMELINE).rows
+    assert [row[0].main for row in rows] == [
+        *("horovod ×2, rank-0", "horovod ×2, rank-1", "mirrored ×2, local")
     ]
+    assert [cell.main for cell in rows[0][1:]] == ["10", "–", "3.5", "–", "5", "0.5", "–", "4"]
+    assert rows[0][5].note == "1 operation, 3.91 KiB"
     plot = timeline_plot(TIMELINE)
     assert plot.svg.count("rank-0 input") == 1 and "rank-1 input" in plot.svg
     assert not list(timeline_section(None))
