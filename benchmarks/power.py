@@ -1,7 +1,7 @@
 """What a comparison can tell apart on this machine: a planted slowdown, and an equal pair.
 
     python benchmarks/power.py                                # 5 % planted, 5 minutes, five times
-    python benchmarks/power.py --backends serial,horovod,multi_worker_mirrored --busy 1
+    python benchmarks/power.py --backends serial,horovod,multi_worker_mirrored
 
 Among the arms are the last one with more work in each step (*slowed down*), and the last one again
 (*again*, an equal pair). They run through the same functions as `ringside compare`, all of them in
@@ -18,11 +18,8 @@ one Python, so their work adds up.
 
 import os
 import shlex
-import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -115,7 +112,6 @@ def command(
     fresh: Annotated[bool, typer.Option("--fresh", help="As of ringside compare.")] = False,
     minutes: Annotated[float, typer.Option(min=0.1, help="Of each comparison.")] = 5.0,
     times: Annotated[int, typer.Option(min=1, help="Comparisons.")] = 5,
-    busy: Annotated[int, typer.Option(min=0, help="Cores kept busy by other processes.")] = 0,
     output: Annotated[Path, typer.Option(help="Where its folder is made.")] = Path("runs"),
     smoke: Annotated[bool, typer.Option(help="One screening, which finds nothing.")] = False,
 ) -> None:
@@ -154,32 +150,19 @@ def command(
     work_s = slow * _step_s(comparison, arm, folder, plain)
     console.print(f"{slow:.1%} of a step: {1000 * work_s:.2f} ms", highlight=False)
     plans, right = _slowed(planted, work_s), []
-    with _kept_busy(busy):
-        for number in range(1 if smoke else times):
-            place = folder / str(number)
-            with ComparisonProgress(console, total_runs=None) as progress:
-                ended = run_launches(
-                    comparison.replace(seed=number + 1),
-                    folder=place,
-                    executor=launched(comparison.deadline_s, progress, plan_of=plans),
-                    observer=progress,
-                    plan_of=plans,
-                )
-            right.append(_printed(console, ended, planted, arm, slow) or smoke)
+    for number in range(1 if smoke else times):
+        place = folder / str(number)
+        with ComparisonProgress(console, total_runs=None) as progress:
+            ended = run_launches(
+                comparison.replace(seed=number + 1),
+                folder=place,
+                executor=launched(comparison.deadline_s, progress, plan_of=plans),
+                observer=progress,
+                plan_of=plans,
+            )
+        right.append(_printed(console, ended, planted, arm, slow) or smoke)
     if not all(right):
         raise typer.Exit(1)
-
-
-@contextmanager
-def _kept_busy(cores: int) -> Iterator[None]:
-    """So many other processes that only compute."""
-    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(cores)]
-    try:
-        yield
-    finally:
-        for one in busy:
-            one.kill()
-            one.wait()
 
 
 def _step_s(comparison: Comparison, arm: Arm, folder: Path, executor: Executor) -> float:

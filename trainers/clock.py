@@ -21,6 +21,7 @@ class Clock:
     them. An execution may be several steps (`steps_per_execution`).
 
     Attributes:
+        began: `time.perf_counter()` at the barrier before the epoch's first step.
         train_s: seconds from the barrier before the epoch's first step to the end of its last.
         before_s: seconds from the end of the epoch before, with its validation, to the start of the
             clock; of the first epoch of a run, from its beginning.
@@ -48,7 +49,7 @@ class Clock:
         self._counts_bytes = backend.local_rank == 0 or backend.role == "coordinator"
         kinds = {device.device_type for device in tf.config.list_logical_devices()}
         self._accelerated = kinds != {"CPU"}
-        self._began = 0.0
+        self.began = 0.0
         self._sent: dict[str, int] = {}
         self._ends: list[float] = []
         self._pauses: list[tuple[float, float]] = []  # of this epoch: when it began, how long
@@ -77,8 +78,8 @@ class Clock:
         if self._counts_bytes:
             self._sent = sent_bytes()
         self._backend.barrier()
-        self._began = time.perf_counter()
-        self.before_s = self._began - self._epoch_began
+        self.began = time.perf_counter()
+        self.before_s = self.began - self._epoch_began
 
     def on_step(self, done: int) -> None:
         """Note the time after an execution; `done` updates have been made in this run."""
@@ -116,13 +117,13 @@ class Clock:
         """Stop, before validation and anything else begins; then wait for the others."""
         self._finish_steps()
         self.stopped_at = time.perf_counter()
-        self.train_s = self.stopped_at - self._began - self.paused_in_epoch_s
+        self.train_s = self.stopped_at - self.began - self.paused_in_epoch_s
         self._backend.barrier()
         if self._counts_bytes:
             self.sent_bytes = sent_between(self._sent, sent_bytes())
         dispatched = self._backend.step_ends()
         ends = self._ends if dispatched is None else dispatched
-        self.step_end_s = tuple(max(0.0, self._without_pauses(end) - self._began) for end in ends)
+        self.step_end_s = tuple(max(0.0, self._without_pauses(end) - self.began) for end in ends)
         self.steps = self.done - self._done_before_epoch
 
     def _finish_steps(self) -> None:

@@ -300,8 +300,9 @@ class Steps:
             def run(*args: Any) -> Any:
                 if several:
                     self._take_metrics(model)
-                    # Keras reads it behind this step; "first" reduces nothing.
-                    if VERSION == 2 and (part := here()) is not None:
+                    part = here()  # no `:=` here: autograph leaves such a function as it is
+                    if VERSION == 2 and part is not None:
+                        # Keras reads it behind this step; "first" reduces nothing.
                         model.distribute_reduction_method = "sum" if part.merge else "first"
                 return in_python(step)(*args)
 

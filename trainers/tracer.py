@@ -17,15 +17,15 @@ from trainers.driver import Listener
 WARM = 24  # steps before the first traced one
 COLLECTIVE = re.compile(r"Horovod\w+|Collective\w+|Nccl\w+")
 EAGER = re.compile(r"EagerLocalExecute: (\w+)")
-# What a function or a loop puts before the names of the operations in it.
-_CALLED = re.compile(
-    r"(?:.*/)?(?:then|else|body|cond)/_\d+/|(?:(?:Stateful)?PartitionedCall(?:_\d+)?/)+"
+# What calls a function, a branch or the body of a loop puts its own name before those in it.
+_CALLED = re.compile(r".*/(?:then|else|body|cond)/_\d+/")
+# Scopes of no layer: of calls, replicas, Ringside's, Keras', TensorFlow's own changes of a graph.
+_NO_LAYER = re.compile(
+    r"(?:(?:Stateful)?PartitionedCall|while|cond|replica|div_no_nan|update|ArithmeticOptimizer"
+    r"|ConstantFolding)(?:_\d+)*"
 )
-_LOOP = re.compile(r"(?:while(?:_\d+)?/)+")
 _READS = ("IteratorGetNext", "MultiDeviceIteratorGetNext", "OptionalGetValue")
 _APPLIES = ("ResourceApply", "ResourceSparseApply")
-# Scopes of no layer: Ringside's, Keras' around a step, TensorFlow's own changes of a graph.
-_NO_LAYER = re.compile(r"(?:cond|div_no_nan|update|ArithmeticOptimizer|ConstantFolding)(?:_\d+)*")
 
 
 class Tracer(Listener):
@@ -49,16 +49,31 @@ class Tracer(Listener):
         self._first: int | None = None  # place in them of the step in which the profiler started
         self._over = False
 
+    def on_start(self) -> None:
+        """Refuse a step of one operation.
+
+        Raises:
+            RefusalError: XLA compiles it.
+        """
+        if getattr(self.training.model, "jit_compile", False):
+            raise RefusalError(
+                "A traced step must be made of operations that TensorFlow's profiler sees.",
+                received="jit_compile: XLA makes one of it",
+                advice="Leave jit_compile out.",
+            )
+
     def on_epoch_begin(self, epoch: int) -> None:
-        """Its first step begins here: the end of the epoch before belongs to no step."""
+        """Count its updates from here."""
         del epoch
-        self._of_epoch, self._began = self._done, time.time_ns()
+        self._of_epoch = self._done
 
     def on_step(self, done: int) -> None:
         """Begin, or end, or go on."""
         each, self._done = done - self._done, done
         now = time.time_ns()
-        self._steps.append((self._began, now))
+        # The end of an epoch, and the barrier before the next one, belong to no step.
+        since_s = time.perf_counter() - self.clock.began
+        self._steps.append((max(self._began, now - int(1e9 * since_s)), now))
         self._began = now
         if self._over:
             return
@@ -90,7 +105,7 @@ class Tracer(Listener):
             self.training.backend.end_timeline()
             self._folder.cleanup()
         raise RefusalError(
-            f"A training must make {WARM + STEPS + 2} steps to be traced.",
+            f"A traced training must make {WARM + STEPS + 2} steps, the last ten in one epoch.",
             received=f"{len(self._steps)}, where its data ended",
             advice="Give data that can begin again, or more of them.",
         )
@@ -103,14 +118,15 @@ class Tracer(Listener):
         steps = tuple(self._steps[self._first + 1 : -1])
         with self._folder as folder:
             events = list(events_of(Path(folder)))
-        names = _names_of(optimizers_of(self.training.model))
-        slices = [*_operations(events, names, self._graphs), *(Slice("own", *e) for e in own)]
+        model = self.training.model
+        names = _names_of(optimizers_of(model)), {model.name, *(one.name for one in model.layers)}
+        slices = [*_operations(events, *names, self._graphs), *(Slice("own", *e) for e in own)]
         slices = [one for one in slices if any(a <= one.begin_ns < b for a, b in steps)]
         if not any(one.kind in COMPUTES and one.kind != "input" for one in slices):
             raise RefusalError(
                 "A traced step must be made of operations that TensorFlow's profiler sees.",
-                received="none: XLA compiles it whole, or it runs eagerly",
-                advice="Leave jit_compile and run_eagerly out.",
+                received="none: it may run eagerly",
+                advice="Leave run_eagerly out.",
             )
         lane = Lane(
             task=self._task,
@@ -137,12 +153,16 @@ def _names_of(optimizers: Iterable[Any]) -> set[str]:
 
 
 def _operations(
-    events: Iterable[Event], optimizers: set[str], graphs: Sequence[dict[str, int | None]]
+    events: Iterable[Event],
+    optimizers: set[str],
+    layers: set[str],
+    graphs: Sequence[dict[str, int | None]],
 ) -> Iterator[Slice]:
     """The operations of TensorFlow among what its profiler has seen."""
     found = list(_named(events))
     collectives = {one.name for one in found if COLLECTIVE.fullmatch(one.operation)}
-    scopes = {_bare(name).partition("/")[0] for name in collectives if "/" in _bare(name)}
+    # What stands beside a collective helps it, but where that is within a layer.
+    scopes = {parts[0] for parts in map(_parts, collectives) if len(parts) > 1} - layers
     sizes = _sizes(collectives, graphs)
     by_kind: dict[tuple[Kind, str], list[_Operation]] = {}
     for one in found:
@@ -195,22 +215,21 @@ def _kind(one: _Operation, optimizers: set[str], scopes: set[str]) -> Kind:
         return "input"
     if one.thread.startswith("tf_data"):
         return "reading"
-    parts = _bare(one.name).split("/")
-    if one.operation.startswith(_APPLIES) or any(
-        re.sub(r"_\d+$", "", part) in optimizers for part in parts
-    ):
+    parts = _parts(one.name)
+    known = {name for part in parts for name in (part, re.sub(r"_\d+$", "", part))}
+    if one.operation.startswith(_APPLIES) or optimizers & known:
         return "optimizer"
     if any(part.startswith(("gradient_tape", "gradients")) for part in parts):
         return "backward"
-    alone = len(parts) == 1 or parts[0] in scopes or _NO_LAYER.fullmatch(parts[0])
-    return "other" if alone else "forward"
+    return "other" if len(parts) == 1 or parts[0] in scopes else "forward"
 
 
-def _bare(name: str) -> str:
-    """The name of an operation in the function or loop that it stands in."""
-    if called := _CALLED.match(name):
-        name = name[called.end() :]
-    return _LOOP.sub("", name, count=1) if _LOOP.match(name) else name
+def _parts(name: str) -> list[str]:
+    """The name of an operation in its graph, part by part, without scopes of no layer before it."""
+    parts = _CALLED.sub("", name, count=1).split("/")
+    while len(parts) > 1 and _NO_LAYER.fullmatch(parts[0]):
+        del parts[0]
+    return parts
 
 
 def _sizes(names: set[str], graphs: Sequence[dict[str, int | None]]) -> dict[str, int | None]:

@@ -141,7 +141,7 @@ class _Training(tf.keras.callbacks.Callback):
         place = data.place or Place()
         # Legacy Keras makes one iterator more before the first epoch.
         more = place.before.count("t") - (data.again and VERSION == 2)
-        self._passes = max(0, more)
+        self._passes, self._iterators = max(0, more), None
         self._left_out, data.made = place.batches, place.before
         self._last: deque[Any] = deque(maxlen=self._coordinator.num_workers)
         with backend.scope():
@@ -250,11 +250,12 @@ class _Training(tf.keras.callbacks.Callback):
 
         def train(_: Any) -> Any:
             for _ in range(self._passes):  # Keras may begin one more than it uses
-                newest[:] = [iter(self._data)]
+                self._iterators = iter(self._data)
+                newest[:] = [self._iterators]
             self._passes = 0
             with _enough_data():
                 for _ in range(self._batches * self._coordinator.num_workers):
-                    self._last.append(self._coordinator.schedule(update, args=(newest[0],)))
+                    self._last.append(self._coordinator.schedule(update, args=(self._iterators,)))
             return {}
 
         self._trained.train_function = train

@@ -87,7 +87,8 @@ def command(
                 console.print(f"its logs: {run_dir / 'logs'}", highlight=False, soft_wrap=True)
     finally:  # what was traced before an interrupt
         if any(not stack.says for stack in stacks):
-            _write(console, Timeline(stacks=tuple(stacks)), folder, comparison)
+            whole = comparison if len(stacks) == len(runs) else None
+            _write(console, Timeline(stacks=tuple(stacks)), folder, whole)
     console.print(f"It took {time.monotonic() - began:.0f} s.", highlight=False)
     if len(stacks) < max(1, len(runs)):
         raise typer.Exit(1)

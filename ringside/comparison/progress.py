@@ -113,5 +113,5 @@ class ComparisonProgress(Observer):
         launches = launches_of(comparison)
         said = f"about {duration(time_left_s(comparison, launches))} left"
         if (width := width_after(comparison, len(launches.final))) is not None:
-            said += f", interval ±{percent(width)}"
+            said += f", interval about ±{percent(width)}"
         self._bars.update(self._runs, description=said)

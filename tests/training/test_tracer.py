@@ -33,6 +33,13 @@ def event(
         ("PartitionedCall/Reduce/Size:Size", "other"),  # the scope of a collective
         ("gradient_tape/net/dense/MatMul:MatMul", "backward"),
         ("while/body/_1/while/gradient_tape/net/dense/MatMul:MatMul", "backward"),
+        ("replica_1/GatherV2:GatherV2", "other"),  # of Mirrored
+        ("replica_1/net/dense/MatMul:MatMul", "forward"),
+        (
+            "while/body/_1/while/cond/then/_60/while/cond/StatefulPartitionedCall/net/dense/x:Mul",
+            "forward",
+        ),
+        ("opt_1/mul:Mul", "optimizer"),
         ("Adam/mul:Mul", "optimizer"),
         ("Adam_1/mul:Mul", "optimizer"),
         ("StatefulPartitionedCall/x/ResourceApplyAdam:ResourceApplyAdam", "optimizer"),
@@ -46,7 +53,7 @@ def test_a_name_says_the_part(name: str, kind: str) -> None:
         event(ENDS, 30, _c=1),
     ]
     graphs: list[dict[str, int | None]] = [{"HorovodAllreduce_0": 8}, {"other": 4}]
-    found = list(_operations([event(name), *collective], {"Adam"}, graphs))
+    found = list(_operations([event(name), *collective], {"Adam", "opt_1"}, {"net"}, graphs))
 
     assert [(one.kind, one.ns, one.bytes) for one in found] == [
         (kind, 1, None),
@@ -54,10 +61,23 @@ def test_a_name_says_the_part(name: str, kind: str) -> None:
     ]
 
 
+def test_a_layer_that_reduces_is_forward() -> None:
+    """As synchronised batch normalisation does."""
+    name = "net/norm/HorovodAllreduce_0"
+    events = [
+        event(STARTS, 10, _p=1, name=name, kernel_type="HorovodAllreduce"),
+        event(ENDS, 30, _c=1),
+        event("net/dense/MatMul:MatMul", 40),
+    ]
+    kinds = [one.kind for one in _operations(events, set(), {"net", "norm"}, [])]
+
+    assert kinds == ["collective", "forward"]
+
+
 def test_tf_data_reads_in_the_background() -> None:
     """A map computes nothing for which a step would wait."""
     thread = "tf_data_private_threadpool/7"
-    (found,) = _operations([event("resize/Resize:ResizeBilinear", thread=thread)], set(), [])
+    (found,) = _operations([event("resize/Resize:ResizeBilinear", thread=thread)], set(), set(), [])
 
     assert found.kind == "reading"
 
@@ -75,13 +95,14 @@ def test_sizes_are_of_the_graph_that_is_seen() -> None:
     ]
     graphs: list[dict[str, int | None]] = [{names[0]: 500, names[1]: 4}, {names[0]: 4}]
 
-    assert [one.bytes for one in _operations(events, set(), graphs)] == [500, 4]
+    assert [one.bytes for one in _operations(events, set(), set(), graphs)] == [500, 4]
 
 
 def test_a_training_that_ends_too_early_is_refused(tmp_path: Path) -> None:
     """Data that cannot begin again were fewer than the steps that are traced."""
     tracer = Tracer(tmp_path, "rank-0", None)
     tracer.training = SimpleNamespace(steps_per_epoch=5)  # type: ignore[assignment]
+    tracer.clock = SimpleNamespace(began=0.0)  # type: ignore[assignment]
     tracer.on_epoch_begin(0)
     for done in range(1, 6):
         tracer.on_step(done)

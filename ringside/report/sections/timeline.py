@@ -13,8 +13,10 @@ NOTE = (
     "least one operation of the part ran, so that parts that overlap add up to more than the step. "
     "Other: what is in no scope of a layer, a loss or an optimizer, such as cutting rows, packing "
     "gradients, additions within one process, metrics. Waiting: a collective was under way and no "
-    "other operation ran. A process with several replicas has a collective for each. A traced step "
-    "is longer than others, and no trace enters a figure of speed."
+    "other operation of the step ran. A process with several replicas has a collective for each; a "
+    "step of an arm with steps_per_execution is so many updates. TensorFlow's profiler leaves out "
+    "what takes less than some 3 µs, once it has run a hundred times. A traced step is longer than "
+    "others, and no trace enters a figure of speed."
 )
 
 
