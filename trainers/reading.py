@@ -66,6 +66,7 @@ class Reading:
     made: str = ""
     read: int = 0
     _begun: bool = False
+    _first: Any = None
     of_epoch: int = 0
 
     def iterator(self, data: Any) -> Any:
@@ -94,7 +95,9 @@ class Reading:
                 received="data of unknown cardinality",
                 advice="Add .apply(tf.data.experimental.assert_cardinality(n)).",
             )
-        return data.take(1).cache().repeat(self.of_epoch if self.again else None)
+        if self._first is None:  # in each epoch it would be read again, which may cost much
+            self._first = data.take(1).cache()
+        return self._first.repeat(self.of_epoch if self.again else None)
 
     def leave_out(self, data: Any) -> None:
         """Of a training that was over: what it draws from a shuffle that others use is drawn."""

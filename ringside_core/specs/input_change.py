@@ -95,6 +95,6 @@ def possible(stages: Sequence[InputStage]) -> list[str]:
         there.add("map")
     if any(kinds[place + 1 : place + 2] == ["batch"] for place in maps):
         there.add("map before batch")
-    if "read" in kinds:
+    if "read" in kinds or any(one.name.startswith("interleave") for one in stages):
         there.add("files")
     return [name for name, change in CHANGES.items() if change.needs in there]

@@ -15,6 +15,7 @@ from trainers.data_graph import kind, operations_of, parts_of
 from trainers.data_stages import rows_per_second, stages
 from trainers.fit_call import FitCall
 from trainers.input_changes import FILES, change_calls, changed
+from trainers.reading import Reading
 from trainers.reading import _iterate as iterate
 
 ROWS = 20
@@ -194,6 +195,8 @@ def test_what_data_can_have() -> None:
 
     able = possible([InputStage(**one) for one in parts])
     assert {"parallel_map", "batch_first", "cache", "arrays"} <= set(able)
+    generators = InputStage(name="interleave(of_file)", kind="python", seconds=0.0, draws=False)
+    assert "interleave" in possible([generators]) and "interleave" not in able
     assert not {"interleave", "dataset"} & set(able)
     arrays = InputStage(name="ndarray", kind="arrays", seconds=0.0, draws=False)
     assert possible([arrays]) == ["dataset"]
@@ -214,3 +217,20 @@ def test_how_fast_data_are_read_counts_rows(monkeypatch: pytest.MonkeyPatch) -> 
 
     assert rows_per_second(damaged.batch(8), 8) is None
     assert rows_per_second(tf.data.Dataset.range(0).batch(8), 8) is None
+
+
+def test_data_in_memory_are_read_once() -> None:
+    """In no epoch again: where a first batch costs much, that would be taken for the training's."""
+    read = []
+
+    def rows() -> Iterator[float]:
+        for number in range(ROWS):
+            read.append(number)
+            yield float(number)
+
+    kept = tf.data.Dataset.from_generator(rows, output_signature=tf.TensorSpec([])).batch(8)
+    place = Reading(again=True, held=True, of_epoch=3)
+    epochs = [[batch.tolist() for batch in map(np.asarray, place.iterator(kept))] for _ in "12"]
+
+    assert epochs == 2 * [3 * [[float(k) for k in range(8)]]]
+    assert read.count(0) == 1
