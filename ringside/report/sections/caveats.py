@@ -47,6 +47,7 @@ def caveats(comparison: Comparison, summary: Summary) -> list[Caveat]:
         *_resources(placed, comparison.machine),
         *_warm_up(summary),
         *_clock(summary),
+        *_metrics(comparison, summary),
         *_epochs_in_another_order(summary),
         *_input(summary),
         *_launchers_left_out(summary),
@@ -248,6 +249,23 @@ def _clock(summary: Summary) -> Iterator[Caveat]:
             f"Ringside's own clock and counting cost more than {percent(MUCH_CLOCK)} of a step: "
             f"{listed(dear)}.",
             "All arms have this cost; its share falls when steps are longer.",
+        )
+
+
+def _metrics(comparison: Comparison, summary: Summary) -> Iterator[Caveat]:
+    rows = [
+        row
+        for row in ranked(summary)
+        if row.arm.capabilities.family == "tf.distribute"
+        and row.arm.capabilities.synchronous
+        and row.arm.replicas > 1
+    ]
+    if rows and comparison.shared.keras == 2:
+        yield Caveat(
+            f"{_names(rows)}: where Keras wrote the step, Ringside merges metrics over replicas "
+            "once an epoch, as Horovod's users do. Keras' own fit under a strategy does it in "
+            "each step, and is slower by that.",
+            "`make tax` measures by how much, in examples/s of Ringside ÷ by hand.",
         )
 
 
