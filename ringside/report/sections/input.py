@@ -48,8 +48,11 @@ def input_lines(comparison: Comparison, study: InputStudy, summary: Summary) -> 
     found = [", ".join(f"{name} {rate}" for name, rate in rates.items()) + "."]
     slowest = max(comparison.stages, key=lambda one: one.seconds)
     total_s = sum(one.seconds for one in comparison.stages)
-    part = f"{slowest.name} ({slowest.kind}) takes {percent(slowest.seconds / total_s)} of the "
-    part = f"{part}reading, {1000 * slowest.seconds:.3g} ms of a batch." if total_s else ""
+    part = ""  # of arrays nothing is timed
+    if total_s:
+        share = percent(slowest.seconds / total_s)
+        part = f"{slowest.name} ({slowest.kind}) takes {share} of the reading, "
+        part += f"{1000 * slowest.seconds:.3g} ms of a batch."
     gain = Figure(None) if study.in_memory is None else study.ratios[study.in_memory.label]
     if gain.value is None or gain.interval is None:
         found.append(f"What the input costs is not known: {gain.reason or 'it did not run'}.")

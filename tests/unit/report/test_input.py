@@ -142,6 +142,16 @@ def test_only_a_study_has_a_section() -> None:
     assert not list(input_section(plain, summarize(plain)))
 
 
+def test_arrays_have_no_part_that_is_slow() -> None:
+    """Nothing of them is timed; the answer is by what the training gains in memory."""
+    arrays = InputStage(name="ndarray", kind="arrays", seconds=0.0, draws=False)
+    comparison = compared(in_memory_s=0.99, cached_s=1.0).replace(stages=(arrays,))
+
+    (section,) = input_section(comparison, summarize(comparison))
+
+    assert "The input is not the matter" in section.answer
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
