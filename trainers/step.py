@@ -350,18 +350,14 @@ class Steps:
 
         held["evaluate"], held["train_on_batch"] = averaged, merged_at_once
         held[KERAS.epoch_logs] = partial(self._epoch_logs, model)
-        held["get_metrics_result"] = self._results_of(with_metrics(model.get_metrics_result))
-
-    def _results_of(self, read: Callable[[], Any]) -> Callable[[], Any]:
-        """What a step returns of its metrics; nothing is read where `_for_keras` drops it."""
+        read = with_metrics(model.get_metrics_result)
 
         def results() -> Any:
             part = here()
-            if part is None or part.merge or not (self.backend.in_strategy and VERSION == 2):
-                return read()
-            return {}  # legacy Keras would reduce each of them over replicas in each step
+            # What `_for_keras` drops is not read: a strategy would reduce each over replicas.
+            return read() if part is None or part.merge else {}
 
-        return results
+        held["get_metrics_result"] = results
 
     def _predict(self, predict: Callable[[Any], Any], batch: Any) -> Any:
         backend = self.backend

@@ -13,6 +13,7 @@ from ringside_core.keras.tensorflow import Event, events_of, note_bytes
 from ringside_core.specs import RefusalError, write_whole
 from ringside_core.specs.timeline import COMPUTES, STEPS, Kind, Lane, Slice, lane_file
 from trainers.driver import Listener
+from trainers.turns import end_training
 
 WARM = 24  # steps before the first traced one
 COLLECTIVE = re.compile(r"Horovod\w+|Collective\w+|Nccl\w+")
@@ -40,7 +41,7 @@ class Tracer(Listener):
         Args:
             run_dir: folder of the run.
             task: name of this process.
-            validates: epochs behind which the training is validated; none is, once it ends.
+            validates: see `end_training`.
         """
         self._run_dir, self._task, self._validates = run_dir, task, validates
         self._graphs = note_bytes(COLLECTIVE)
@@ -135,9 +136,7 @@ class Tracer(Listener):
             times_as_long=_seconds(steps) / _seconds(self._steps[: self._first][-STEPS:]),
         )
         write_whole(lane_file(self._run_dir, self._task), lane.to_json())
-        self.training.model.stop_training = True
-        if self._validates is not None:
-            self._validates.clear()  # Keras looks into this list
+        end_training(model, self._validates)
 
 
 def _seconds(steps: Sequence[tuple[int, int]]) -> float:

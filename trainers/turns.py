@@ -3,10 +3,23 @@
 import math
 import time
 from collections.abc import Callable
+from typing import Any
 
 from trainers.driver import Listener
 
 POLL_S = 0.0005
+
+
+def end_training(model: Any, validates: list[int] | None) -> None:
+    """End a training behind the update that it has made.
+
+    Args:
+        model: that is trained.
+        validates: epochs behind which it is validated; none is, once it ends.
+    """
+    model.stop_training = True
+    if validates is not None:
+        validates.clear()  # Keras looks into this list
 
 
 class WaitForTurn(Listener):
@@ -16,7 +29,7 @@ class WaitForTurn(Listener):
         allowed: returns the updates after which to wait; infinity: never again; below 0: the
             training ends.
         waits: called with the updates done when the training waits.
-        validates: epochs behind which the training is validated; none is, once it ends.
+        validates: see `end_training`.
     """
 
     def __init__(
@@ -42,6 +55,4 @@ class WaitForTurn(Listener):
             self._until = until
         if until < 0:
             self._until = math.inf
-            self.training.model.stop_training = True
-            if self._validates is not None:
-                self._validates.clear()  # Keras looks into this list
+            end_training(self.training.model, self._validates)

@@ -22,7 +22,7 @@ from ringside.cli.common import (
     new_folder,
     placement_from,
 )
-from ringside.cli.report import must_be_of, report_again
+from ringside.cli.report import report_again, shared_of
 from ringside.comparison.choose import able_here, choose_arms, only_named, startable
 from ringside.comparison.hosts import all_slots
 from ringside.drill.cells import RESULT, Drill
@@ -78,7 +78,7 @@ def command(
     console = Console(width=None if sys.stdout.isatty() else 120)
     chosen_faults = _chosen(faults)
     if comparison is not None:
-        must_be_of(comparison, spec, "drill")  # refused now, and not after the drill
+        shared_of(comparison, spec, "drill")  # refused now, and not after the drill
     if min_replicas is not None and not placement.names:
         raise RefusalError(
             "--min-replicas is of runs on the hosts of a hostfile.",

@@ -9,7 +9,7 @@ import typer
 
 from ringside.cli.common import Price, only_one
 from ringside.report.source import RESULTS, naming, read_comparison, read_results
-from ringside_core.specs import RefusalError, RunSpec, write_whole
+from ringside_core.specs import RefusalError, RunSpec, Shared, write_whole
 
 
 def command(
@@ -58,13 +58,16 @@ def command(
     report_again(folder, price)
 
 
-def must_be_of(comparison: Path, spec: RunSpec, what: str) -> None:
-    """Refuse the comparison of another program for what joins its report: that would tell of both.
+def shared_of(comparison: Path, spec: RunSpec, what: str) -> Shared:
+    """What the arms of a comparison share, whose report something joins.
 
     Args:
         comparison: its folder.
         spec: of the program that is asked for.
         what: joins the report.
+
+    Raises:
+        RefusalError: it is of another program: its report would tell of both.
     """
     shared = read_results(comparison).comparison.shared
     theirs, asked = (
@@ -77,6 +80,7 @@ def must_be_of(comparison: Path, spec: RunSpec, what: str) -> None:
             received=f"{asked}; {comparison} is of {theirs}",
             advice="Leave out --comparison, or name the program of the comparison.",
         )
+    return shared
 
 
 def report_again(folder: Path, price: float | None = None) -> None:

@@ -10,11 +10,10 @@ from rich.console import Console
 
 from launch.flags import spec_flags, with_flags
 from ringside.cli.common import Deadline, FolderName, OutputFolder, default_name, new_folder
-from ringside.cli.report import must_be_of, report_again
+from ringside.cli.report import report_again, shared_of
 from ringside.comparison.arms import too_few_cores
 from ringside.comparison.choose import able_here, choose_arms, only_named
 from ringside.report.sections.timeline import steps_table, timeline_section
-from ringside.report.source import read_results
 from ringside.report.terminal import rich_table
 from ringside.timeline.perfetto import perfetto_json
 from ringside.timeline.trace import check_traceable, trace
@@ -53,10 +52,7 @@ def command(
     Example: ringside trace my_script.py --backends horovod,multi_worker_mirrored
     """
     console, began = Console(width=None if sys.stdout.isatty() else 100), time.monotonic()
-    shared = Shared.from_run(spec)
-    if comparison is not None:
-        must_be_of(comparison, spec, "trace")
-        shared = read_results(comparison).comparison.shared
+    shared = Shared.from_run(spec) if comparison is None else shared_of(comparison, spec, "trace")
     if gpus := gpu_names():
         raise RefusalError(
             "A trace shows operations on processors, and what waits for them.",

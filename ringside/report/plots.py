@@ -315,7 +315,6 @@ def timeline_plot(timeline: Timeline) -> Plot:
     """A step of each traced arm on one time axis; each process has a row for each part."""
     title = "One step"
     stacks = timeline.undisturbed
-    parts = (*PARTS, "waiting")
     caption = (
         "The step of median length of each arm, from its beginning in the first process. Bars: "
         "when at least one operation of a part ran."
@@ -329,24 +328,18 @@ def timeline_plot(timeline: Timeline) -> Plot:
         for axes, stack in zip(every, stacks, strict=True):
             k = stack.middle
             zero = min(lane.steps[k][0] for lane in stack.lanes)
-            rows = [
-                (lane, part, spans)
-                for lane in stack.lanes
-                for part, spans in [
-                    *((part, lane.spans(k, part)) for part in PARTS),
-                    ("waiting", lane.waiting(k)),
-                ]
-            ]
-            for height, (_, part, spans) in enumerate(rows):
+            rows = [(lane, part) for lane in stack.lanes for part in PARTS]
+            for height, (lane, part) in enumerate(rows):
+                spans = lane.spans(k, part)
                 axes.broken_barh(
                     [((begin - zero) / 1e6, (end - begin) / 1e6) for begin, end in spans],
                     (height - 0.4, 0.8),
-                    color=MUTED if part == "waiting" else SERIES[parts.index(part)],
+                    color=MUTED if part == "waiting" else SERIES[PARTS.index(part)],
                     linewidth=0,
                 )
-            for row in range(len(parts), len(rows), len(parts)):
+            for row in range(len(PARTS), len(rows), len(PARTS)):
                 axes.axhline(row - 0.5, color=RULE, linewidth=0.8)
-            labels = [f"{lane.task} {p}" if p == parts[0] else p for lane, p, _ in rows]
+            labels = [f"{lane.task} {part}" if part == PARTS[0] else part for lane, part in rows]
             axes.set_yticks(range(len(rows)), labels)
             axes.set_ylim(len(rows) - 0.4, -0.6)
             axes.set_title(wrapped(stack.label, LEGEND_WIDTH, max_lines=2), loc="left")
@@ -355,7 +348,7 @@ def timeline_plot(timeline: Timeline) -> Plot:
         every[-1].set_xlabel("ms")
         name_numbers(every[-1].xaxis)
 
-    rows = len(parts) * sum(len(stack.lanes) for stack in stacks)
+    rows = len(PARTS) * sum(len(stack.lanes) for stack in stacks)
     height_in = 0.6 + 0.35 * len(stacks) + 0.17 * rows
     return plot("timeline", title, caption, draw, height_in=height_in)
 

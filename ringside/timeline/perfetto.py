@@ -34,7 +34,7 @@ def _lane(lane: Lane, pid: int, name: str, zero_ns: int) -> list[dict[str, Any]]
     slices: list[tuple[str, str, int, int, int, int | None]] = []
     for k, (begin, end) in enumerate(lane.steps):
         slices.append(("step", f"step {k + 1}", 0, begin, end - begin, None))
-        for first, last in lane.waiting(k):
+        for first, last in lane.spans(k, "waiting"):
             slices.append(("waiting", "waiting", 0, first, last - first, None))
     slices += lane.slices
     tracks = sorted({(ORDER.index(kind), track) for kind, _, track, *_ in slices})

@@ -14,6 +14,7 @@ STEPS = 8  # that are traced
 HOROVOD_TIMELINE, ON_DEMAND = "HOROVOD_TIMELINE", "DYNAMIC"  # Horovod's variable, and its value
 # `reading`: what tf.data does in the background. `own`: what a stack itself says.
 Kind = Literal["input", "reading", "forward", "backward", "collective", "optimizer", "other", "own"]
+Part = Kind | Literal["waiting"]  # for collectives: one is under way, and nothing else runs
 COMPUTES: tuple[Kind, ...] = ("input", "forward", "backward", "optimizer", "other")
 
 
@@ -63,14 +64,12 @@ class Lane(Document):
         begin, end = self.steps[number]
         return (one for one in self.slices if begin <= one.begin_ns < end)
 
-    def spans(self, number: int, kind: Kind) -> list[tuple[int, int]]:
-        """When at least one operation of a kind ran in a step."""
-        return merged(one.span for one in self.of_step(number) if one.kind == kind)
-
-    def waiting(self, number: int) -> list[tuple[int, int]]:
-        """When a step only waited for collectives: one was under way, and nothing else ran."""
-        busy = merged(one.span for one in self.of_step(number) if one.kind in COMPUTES)
-        return without(self.spans(number, "collective"), busy)
+    def spans(self, number: int, part: Part) -> list[tuple[int, int]]:
+        """When at least one operation of a part ran in a step, or it only waited."""
+        if part == "waiting":
+            busy = merged(one.span for one in self.of_step(number) if one.kind in COMPUTES)
+            return without(self.spans(number, "collective"), busy)
+        return merged(one.span for one in self.of_step(number) if one.kind == part)
 
 
 class Stack(Noun):

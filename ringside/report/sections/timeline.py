@@ -4,10 +4,12 @@ from collections.abc import Iterator, Sequence
 
 from ringside.report.blocks import Cell, Picture, Section, Table, Text, heads
 from ringside.report.words import NOTHING
-from ringside_core.specs.timeline import Kind, Lane, Timeline
+from ringside_core.specs.timeline import Lane, Part, Timeline
 from ringside_core.text import byte_size, percent, plural
 
-PARTS: tuple[Kind, ...] = ("input", "forward", "backward", "collective", "optimizer", "other")
+PARTS: tuple[Part, ...] = (
+    *("input", "forward", "backward", "collective", "optimizer", "other", "waiting"),
+)
 NOTE = (
     "Each row is one process; times are means over its traced steps, each the time in which at "
     "least one operation of the part ran, so that parts that overlap add up to more than the step. "
@@ -28,7 +30,7 @@ def timeline_section(timeline: Timeline | None) -> Iterator[Section]:
     for stack in timeline.undisturbed:
         if any(one.kind == "collective" for lane in stack.lanes for one in lane.slices):
             parts = [
-                _ns(lane.waiting(k)) / _length(lane, k)
+                _ns(lane.spans(k, "waiting")) / _length(lane, k)
                 for lane in stack.lanes
                 for k in range(len(lane.steps))
             ]
@@ -36,12 +38,8 @@ def timeline_section(timeline: Timeline | None) -> Iterator[Section]:
             span = f"{percent(min(parts))} to {percent(max(parts))}"
             waits.append(f"{stack.label} waits for collectives {mean} of a step ({span})")
     blocks = (Picture("timeline"), steps_table(timeline), Text(NOTE))
-    answer = (
-        "; ".join(
-            waits or ["No arm has a collective: what is added within one process is in Other"]
-        )
-        + "."
-    )
+    none = "No arm has a collective: what is added within one process is in Other"
+    answer = f"{'; '.join(waits) or none}."
     yield Section("timeline", "What happens within a step?", "Within a step", answer, blocks)
 
 
@@ -55,22 +53,14 @@ def steps_table(timeline: Timeline) -> Table:
             sizes = [one.bytes for one in last]
             known = [size for size in sizes if size is not None]
             sent = f", {byte_size(sum(known))}" if known and None not in sizes else ""
-            parts = [[_ns(lane.spans(k, kind)) for k in steps] for kind in PARTS]
-            notes = [
-                f"{plural(len(last), 'operation')}{sent}" if kind == "collective" and last else ""
-                for kind in PARTS
-            ]
-            rows.append(
-                (
-                    Cell(f"{stack.label}, {lane.task}"),
-                    Cell(
-                        _ms([_length(lane, k) for k in steps]),
-                        f"{lane.times_as_long:.2f}× untraced",
-                    ),
-                    *(Cell(_ms(part), note) for part, note in zip(parts, notes, strict=True)),
-                    Cell(_ms([_ns(lane.waiting(k)) for k in steps])),
-                )
-            )
+            cells = []
+            for part in PARTS:
+                note = f"{plural(len(last), 'operation')}{sent}" if last else ""
+                took = _ms([_ns(lane.spans(k, part)) for k in steps])
+                cells.append(Cell(took, note if part == "collective" else ""))
+            length, untraced = [_length(lane, k) for k in steps], f"{lane.times_as_long:.2f}"
+            head = Cell(f"{stack.label}, {lane.task}"), Cell(_ms(length), f"{untraced}× untraced")
+            rows.append((*head, *cells))
     columns = heads(
         "<Process | Step (ms) | Input (ms) | Forward (ms) | Backward (ms) | Collectives (ms) | "
         "Optimizer (ms) | Other (ms) | Waiting (ms)"

@@ -66,7 +66,7 @@ def test_spans_are_those_of_a_bitmap() -> None:
 
 def test_a_step_waits_where_a_collective_runs_alone() -> None:
     """3 to 8 ms, but for the end of a forward operation and an optimizer's."""
-    waits = lane().waiting(0)
+    waits = lane().spans(0, "waiting")
     assert [(b - ZERO, e - ZERO) for b, e in waits] == [(4 * MS, 6 * MS), (7 * MS, 8 * MS)]
 
 
