@@ -136,10 +136,19 @@ class HorovodRing(Ranks):
         )
 
     def _sum_tensors(self, tensors: list[Any]) -> list[Any]:
-        """Together, as fewer messages; without compression."""
+        """Together, as fewer messages; without compression. In a graph one call after the other.
+
+        TensorFlow makes one operation of two that are equal, and each rank keeps the name of
+        another one, for which the others wait without an end. One behind the other is not equal.
+        """
         import horovod.tensorflow as hvd
 
-        return list(hvd.grouped_allreduce(tensors, op=hvd.Sum))
+        if tf.executing_eagerly():
+            return list(hvd.grouped_allreduce(tensors, op=hvd.Sum))
+        with tf.control_dependencies(tf.compat.v1.get_collection(_SUMMED)[-1:]):
+            totals = list(hvd.grouped_allreduce(tensors, op=hvd.Sum))
+        tf.compat.v1.add_to_collection(_SUMMED, totals[0])
+        return totals
 
     def prepare_model(self, model: Any, *, at_tape: bool = False) -> None:
         """Layers with `synchronized=True` get the statistics of all ranks."""
@@ -205,6 +214,7 @@ def timeline_entries(text: str) -> list[TimelineEntry]:
     return found
 
 
+_SUMMED = "ringside_summed"  # a collection of a graph
 _EPOCH = "start_time_since_epoch_in_micros"
 
 

@@ -449,10 +449,9 @@ class Steps:
                 finally:
                     part.whole = False
                 for v, old in zip(states, before, strict=True):
-                    if part.number:  # states are added, also those begun at a minimum
-                        v.assign(tf.zeros_like(v))
-                    elif part.held is not None:
-                        v.assign(tf.where(part.held > 0, v, old))
+                    count = v if part.held is None else tf.where(part.held > 0, v, old)
+                    # States are added, also those begun at a minimum. All make the same graph.
+                    v.assign(tf.where(part.number == 0, count, tf.zeros_like(v)))
             else:
                 upstream(*args, **kwargs)
                 for v, old in zip(states, before, strict=True):
