@@ -85,7 +85,8 @@ def train_call(
     x = call.arguments.get("x")
     drawn = timed and same_cores and backend.capabilities.synchronous and draws_in_parallel(x)
     hashed = 0 if drawn else _HASHED if timed else 1
-    steps.begin(model, at_tape=at_tape, each_step=looks, hashed=hashed, shards=shards)
+    merges = looks or spec.metrics == "each_step"
+    steps.begin(model, at_tape=at_tape, each_step=merges, hashed=hashed, shards=shards)
     with backend.scope():
         make_variables(call)
     begins = Position(call.first_epoch)
@@ -119,7 +120,8 @@ def train_call(
     record.initial_digest = weights_digest(model) if model.built else ""
     sizes = [v.shape.num_elements() * v.dtype.size for v in KERAS.trainable_of(model)]
     record.gradient_bytes = sum(sizes) or None
-    calls = _Calls(call, steps, position, stopped=position.ended and spec.resume_from != "auto")
+    stopped = position.ended and spec.resume_from != "auto"
+    calls = _Calls(call, backend, position, stopped=stopped, looks=looks)
     record.warnings += calls.warnings
     if position.place is not None and (why := why_drawn_again(call)):
         record.warnings += (
@@ -243,9 +245,11 @@ class _Calls(_Quiet):
 
     driver: Driver
 
-    def __init__(self, call: FitCall, steps: Steps, position: Position, *, stopped: bool) -> None:
+    def __init__(
+        self, call: FitCall, backend: Backend, position: Position, *, stopped: bool, looks: bool
+    ) -> None:
         super().__init__()
-        self._call, self._steps, self._backend = call, steps, steps.backend
+        self._call, self._backend, self._looks = call, backend, looks
         self._learning = Learned(call.callbacks, call.model)
         self._state: CallbackState | None = None
         self._values: list[Any] = []
@@ -297,7 +301,7 @@ class _Calls(_Quiet):
         training.data.read += (done - driver.clock.done) // workers
         training.totals.put_before()
         driver.step(done)
-        if self._steps.each_step:  # only then does a callback look at batches
+        if self._looks:  # a callback may end the training at any batch
             self._agree_to_stop()
         self.listeners_s.append(time.perf_counter() - began)
 

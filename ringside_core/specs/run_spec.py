@@ -131,6 +131,13 @@ class TrainingSpec(Noun):
     policy: Annotated[
         Policy | None, Knob("Keras' dtype policy. Default: as the author says.", per_arm=True)
     ] = None
+    metrics: Annotated[
+        Literal["each_epoch", "each_step"],
+        Knob(
+            "When they are added over replicas. each_step: as Keras' fit does under a strategy.",
+            per_arm=True,
+        ),
+    ] = "each_epoch"
     slow_worker: Annotated[
         float | None,
         Field(gt=0, lt=1),
@@ -198,6 +205,12 @@ class RunSpec(TrainingSpec, Document):
                 "Workers of parameter servers share one file name.",
                 received=f"input={self.input} under {self.backend}",
                 advice="Use input=cache, or another backend.",
+            )
+        if self.metrics == "each_step" and not self.capabilities.synchronous:
+            raise RefusalError(
+                "Workers of parameter servers make no step together.",
+                received=f"metrics={self.metrics} under {self.backend}",
+                advice="Use metrics=each_epoch, or another backend.",
             )
         if self.slow_worker and self.topology.replicas_per_process > 1:
             raise RefusalError(

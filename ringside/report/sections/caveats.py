@@ -258,6 +258,7 @@ def _metrics(comparison: Comparison, summary: Summary) -> Iterator[Caveat]:
         for row in ranked(summary)
         if row.arm.capabilities.family == "tf.distribute"
         and row.arm.capabilities.synchronous
+        and row.arm.settings.metrics != "each_step"
         and row.arm.replicas > 1
     ]
     if rows and comparison.shared.keras == 2:
@@ -265,7 +266,8 @@ def _metrics(comparison: Comparison, summary: Summary) -> Iterator[Caveat]:
             f"{_names(rows)}: where Keras wrote the step, Ringside merges metrics over replicas "
             "once an epoch, as Horovod's users do. Keras' own fit under a strategy does it in "
             "each step, and is slower by that.",
-            "`make tax` measures by how much, in examples/s of Ringside ÷ by hand.",
+            f"Compare with `{rows[0].arm.backend}:metrics=each_step` beside the others to see by "
+            "how much.",
         )
 
 

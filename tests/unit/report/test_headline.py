@@ -12,7 +12,7 @@ from ringside.report.sections.headline import Headline, headline_of
 from ringside.report.sections.verdicts import matrix_of, serial_table
 from ringside.stats.figure import Figure, Interval
 from ringside.stats.summary import Summary, summarize
-from ringside_core.specs import Comparison, Load
+from ringside_core.specs import Comparison, Load, Settings
 from tests.unit.report.bout import bout
 from tests.unit.report.judged import SECONDS, bare, contest, judged, pair
 from tests.unit.report.views import bout_view
@@ -135,6 +135,25 @@ def test_distribution_that_loses_is_said_first() -> None:
     assert caveat.what == f"Distribution loses with 2 replicas. horovod ×2: s{sentence}"
     assert not head_of(even).loses
     assert not any("Distribution loses" in one.what for one in caveats(bare(), even))
+
+
+def test_metrics_that_keras_would_merge_in_each_step_are_a_caveat() -> None:
+    """Of arms under a strategy that merge them once an epoch; not of one that does as Keras."""
+    summary = summarize(bare())
+
+    def about_metrics(summary: Summary) -> list[str]:
+        found = caveats(bare(), summary)
+        return [one.what + one.advice for one in found if "merges metrics" in one.what]
+
+    (said,) = about_metrics(summary)
+    assert said.startswith("mirrored ×2 and multi_worker_mirrored ×2: ")
+    assert "`mirrored:metrics=each_step`" in said
+
+    as_keras = tuple(
+        replace(row, arm=row.arm.replace(settings=Settings(metrics="each_step")))
+        for row in summary.arms
+    )
+    assert not about_metrics(replace(summary, arms=as_keras))
 
 
 def test_a_tuned_arm_against_one_that_is_not_is_a_caveat() -> None:

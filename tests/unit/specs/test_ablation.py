@@ -55,6 +55,13 @@ def test_independent_replicas_train_no_model() -> None:
     assert spec("independent", 2, ablation="no_reduction").topology.num_processes == 2
 
 
+def test_metrics_of_each_step_need_steps_that_all_make_together() -> None:
+    """Workers of parameter servers have none."""
+    with pytest.raises(RefusalError, match="metrics=each_step under parameter_server"):
+        spec("parameter_server", 2, metrics="each_step")
+    assert spec("mirrored", 2, metrics="each_step").metrics == "each_step"
+
+
 def test_a_slow_worker_is_a_process_of_its_own() -> None:
     """Replicas within one process cannot be slowed one by one; one replica alone has no other."""
     with pytest.raises(RefusalError, match=r"slow_worker=0\.33 under mirrored"):
