@@ -3,7 +3,7 @@
 A machine changes within seconds, and an arm started half a minute later meets another machine. So
 every arm makes a short block, frozen by SIGSTOP but in its turn, and the next pass begins again in
 a newly drawn order, until the phase is over. How many epochs an author asks for does not matter:
-his data begin again. docs/decisions/0006-what-is-timed-and-when.md says what is timed.
+the data begin again. docs/decisions/0006-what-is-timed-and-when.md says what is timed.
 """
 
 import math
