@@ -291,14 +291,16 @@ class Backend(ABC):
         with self.scope():
             return np.asarray(KERAS.raw(variable).numpy())
 
-    def with_summed(self, variables: list[Any], read: Callable[[], Any]) -> Any:
-        """What a function reads while variables hold their sums over all replicas.
+    def hold_sums(self, variables: list[Any]) -> Callable[[], None]:
+        """Let variables that are read outside of a step hold their sums over all replicas.
 
-        All processes must call this. A strategy's are read as sums outside of a step.
+        All processes must call this. A strategy's are read as sums there.
+
+        Returns:
+            A function that lets each process hold its own again.
         """
         del variables
-        with self.scope():
-            return read()
+        return lambda: None
 
     def average_statistics(self, model: Any) -> None:
         """Give every replica the mean over all replicas of the statistics that layers keep.

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+from backends.horovod_sums import sum_over_ranks
 from ringside_core.keras import VERSION, tf
 
 
@@ -41,8 +42,6 @@ def mean_and_variance(
         keep_dims: whether the results keep these axes, with length 1.
         mask: the examples (or their time steps) that count; None: all of them.
     """
-    import horovod.tensorflow as hvd
-
     # float16 is too narrow for sums.
     y = tf.cast(x, tf.float32) if x.dtype == tf.float16 else x
     count = tf.ones_like(y)
@@ -52,7 +51,7 @@ def mean_and_variance(
     sums = [
         tf.reduce_sum(one, axis=reduction_axes, keepdims=True) for one in (y, tf.square(y), count)
     ]
-    total, of_squares, number = tf.unstack(hvd.allreduce(tf.stack(sums), op=hvd.Sum))
+    total, of_squares, number = tf.unstack(sum_over_ranks([tf.stack(sums)])[0])
     mean = tf.math.divide_no_nan(total, number)
     # E(x²) - E(x)² may fall below zero by rounding.
     variance = tf.maximum(tf.math.divide_no_nan(of_squares, number) - tf.square(mean), 0.0)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from backends.base import Reduction, TimelineEntry
 from backends.devices import use_local_gpu
 from backends.horovod_batch_norm import synchronise
+from backends.horovod_sums import sum_over_ranks, unmerged
 from backends.ranks import Ranks
 from ringside_core.keras import KERAS, VERSION, legacy_named_keras, slots_of, tf
 from ringside_core.specs import BackendOptions, RefusalError
@@ -111,7 +112,8 @@ class HorovodRing(Ranks):
         Its optimizer does not work on Keras 3, where its tape's function is taken.
         """
         reducer = self._tape if VERSION == 3 or upstream is None else self._optimizer
-        return list(reducer._allreduce_grads(gradients, [KERAS.raw(v) for v in variables]))
+        raw = [KERAS.raw(v) for v in variables]
+        return list(reducer._allreduce_grads(unmerged(gradients), raw))
 
     @functools.cached_property
     def _optimizer(self) -> Any:
@@ -136,19 +138,7 @@ class HorovodRing(Ranks):
         )
 
     def _sum_tensors(self, tensors: list[Any]) -> list[Any]:
-        """Together, as fewer messages; without compression. In a graph one call after the other.
-
-        TensorFlow makes one operation of two that are equal, and each rank keeps the name of
-        another one, for which the others wait without an end. One behind the other is not equal.
-        """
-        import horovod.tensorflow as hvd
-
-        if tf.executing_eagerly():
-            return list(hvd.grouped_allreduce(tensors, op=hvd.Sum))
-        with tf.control_dependencies(tf.compat.v1.get_collection(_SUMMED)[-1:]):
-            totals = list(hvd.grouped_allreduce(tensors, op=hvd.Sum))
-        tf.compat.v1.add_to_collection(_SUMMED, totals[0])
-        return totals
+        return sum_over_ranks(tensors)
 
     def prepare_model(self, model: Any, *, at_tape: bool = False) -> None:
         """Layers with `synchronized=True` get the statistics of all ranks."""
@@ -214,7 +204,6 @@ def timeline_entries(text: str) -> list[TimelineEntry]:
     return found
 
 
-_SUMMED = "ringside_summed"  # a collection of a graph
 _EPOCH = "start_time_since_epoch_in_micros"
 
 

@@ -20,13 +20,14 @@ class Ranks(Backend):
         """The sum over the ranks: to TensorFlow their variables are not connected."""
         return self.all_reduce(super().summed(variable))
 
-    def with_summed(self, variables: list[Any], read: Callable[[], Any]) -> Any:
-        """The variables hold the ranks' sums only meanwhile."""
+    def hold_sums(self, variables: list[Any]) -> Callable[[], None]:
+        """The sums over the ranks."""
         own = [variable.numpy() for variable in variables]
         for variable, value in zip(variables, own, strict=True):
             variable.assign(self.all_reduce(value))
-        try:
-            return read()
-        finally:
+
+        def hold_own() -> None:
             for variable, value in zip(variables, own, strict=True):
                 variable.assign(value)
+
+        return hold_own

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from backends.base import Backend, statistics
-from ringside_core.keras import KERAS, VERSION, has_own_step, is_of_keras, optimizers_of, tf
+from ringside_core.keras import (
+    KERAS,
+    OWN_STEP,
+    VERSION,
+    has_own_step,
+    is_of_keras,
+    optimizers_of,
+    tf,
+)
 from ringside_core.keras.draws import DRAWN, Draws, drawing
 from ringside_core.keras.part import Part, as_given, floating, here, in_python, times
 from ringside_core.specs import RefusalError
@@ -82,6 +90,7 @@ class Steps:
         self._traced_for: tuple[Any, ...] = ()
         self._models: list[Any] = []
         self._evaluating = False
+        self._hold_own: Callable[[], None] = lambda: None
         self.on_last_step: Callable[[], None] = lambda: None
         self._settle: Callable[[], None] = lambda: None  # seeds of layers are a thread's own
         # Every replica gets the whole global batch; public, and called by both Keras.
@@ -90,8 +99,18 @@ class Steps:
     def begin(
         self, model: Any, *, at_tape: bool, each_step: bool, hashed: int = 1, shards: int = 1
     ) -> None:
-        """A training of a model begins; see the attributes."""
+        """A training of a model begins; see the attributes.
+
+        Raises:
+            RefusalError: the model got another training step since it was compiled.
+        """
         self.take(model)
+        if (by_rows := vars(model).get(_BY_ROWS)) and vars(model)["train_step"] is not by_rows:
+            raise RefusalError(
+                "A model has its training step before it is compiled.",
+                received="model.train_step set later",
+                advice="Set it above model.compile, or write it into the class.",
+            )
         self.at_tape, self.each_step = at_tape, each_step
         self.hashed, self.shards = hashed, shards
         traced_for = (model, at_tape, each_step, hashed, shards, self.tiled)
@@ -281,9 +300,9 @@ class Steps:
         held = vars(model)
         with self.backend.scope():  # it may make a generator
             self._settle = KERAS.as_in_this_thread(lambda: None)
-        if _TAKEN in held:
+        if OWN_STEP in held:
             return
-        held[_TAKEN] = True
+        held[OWN_STEP] = has_own_step(model)
         # They may have been traced for the author's own steps.
         model.train_function = model.test_function = model.predict_function = None
         if self.draws is not None:
@@ -319,6 +338,7 @@ class Steps:
                 noted=lambda: not model.jit_compile,
                 kept=lambda: statistics(model),
             )
+        held[_BY_ROWS] = held["train_step"]
         if not several:
             return
         if VERSION == 3 and self.backend.in_strategy:
@@ -327,7 +347,7 @@ class Steps:
             held["_jit_compile"] = False
         if self.backend.in_strategy:
             held["predict_step"] = partial(self._predict, model.predict_step)
-        evaluate, train_on_batch = model.evaluate, model.train_on_batch
+        evaluate, train_on_batch, reset = model.evaluate, model.train_on_batch, model.reset_metrics
 
         def merged_at_once(*args: Any, **kwargs: Any) -> Any:
             if self.shards > 1:
@@ -338,7 +358,16 @@ class Steps:
                 )
             if not self._merges(model):
                 held[_MERGED_AT_ONCE], model.train_function = True, None
+            hold_own()
             return train_on_batch(*args, **kwargs)
+
+        def hold_own() -> None:
+            self._hold_own()
+            self._hold_own = lambda: None
+
+        def reset_metrics() -> None:
+            hold_own()  # an author's metric may reset nothing
+            reset()
 
         def averaged(*args: Any, **kwargs: Any) -> Any:
             self.backend.average_statistics(model)
@@ -349,6 +378,7 @@ class Steps:
                 self._evaluating = False
 
         held["evaluate"], held["train_on_batch"] = averaged, merged_at_once
+        held["reset_metrics"] = reset_metrics
         held[KERAS.epoch_logs] = partial(self._epoch_logs, model)
         read = with_metrics(model.get_metrics_result)
 
@@ -379,11 +409,12 @@ class Steps:
         read = type(model).get_metrics_result.__get__(model)
         own = self._evaluating or self._merges(model)
 
-        def numbers() -> dict[str, Any]:  # a result may be the variable itself
+        self._hold_own()
+        self._hold_own = self.backend.hold_sums(states)  # for callbacks, until metrics are reset
+        with self.backend.scope():
             found = said(logs) if own else read()
+            # A result may be the variable itself.
             return {name: np.asarray(value)[()] for name, value in found.items()}
-
-        return self.backend.with_summed(states, numbers)
 
     def _take_metrics(self, model: Any) -> None:
         containers = [getattr(model, name, None) for name in KERAS.containers]
@@ -515,4 +546,5 @@ def _may_be_none(n: Any, size: int) -> bool:
     return not isinstance(n, int) or n < size
 
 
-_TAKEN, _MERGED_AT_ONCE = "_ringside_taken", "_ringside_merged_at_once"
+_TAKEN, _BY_ROWS = "_ringside_taken", "_ringside_by_rows"
+_MERGED_AT_ONCE = "_ringside_merged_at_once"

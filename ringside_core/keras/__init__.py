@@ -36,6 +36,7 @@ def _keras() -> Keras:
 
 
 KERAS = _keras()
+OWN_STEP = "_ringside_own_step"  # what `has_own_step` said of a model, before Ringside took it
 
 
 @contextlib.contextmanager
@@ -61,9 +62,16 @@ def legacy_named_keras() -> Iterator[None]:
 
 
 def has_own_step(model: Any) -> bool:
-    """Whether the model's author wrote its training step, or what Keras' own step calls."""
-    names = ("train_step", "compute_loss", "compute_metrics")
-    return any(getattr(type(model), n) is not getattr(tf.keras.Model, n) for n in names)
+    """Whether the model's author wrote its training step, or what Keras' own step calls.
+
+    Of a model that Ringside has taken it is known from before: its methods hide the author's.
+    """
+    names = ("train_step", "compute_loss", "compute_metrics", "get_metrics_result")
+    if OWN_STEP in vars(model):
+        return bool(vars(model)[OWN_STEP])
+    return any(
+        n in vars(model) or getattr(type(model), n) is not getattr(tf.keras.Model, n) for n in names
+    )
 
 
 def python_of(function: Any) -> Any:

@@ -189,6 +189,7 @@ PASSES = (
 CENTRAL = ("batch_norm", "evaluated_before_fit", "maximum_added_up")
 FEW = [
     replace(HOROVOD, only=PROCESSES),
+    replace(HOROVOD, keras=3, only=("equal_gradients",)),
     Arm("central_storage:2", by_python, only=CENTRAL),
     Arm("mirrored:2", by_python, trial="tiled", only=TILED),
     Arm("mirrored:2", by_python, trial="passes", only=PASSES[:4]),
@@ -196,7 +197,7 @@ FEW = [
 TRIED = [replace(arm, only=()) for arm in ARMS if arm.name in ("mirrored:2", "horovod:2")]
 ARMS += [replace(arm, trial="tiled") for arm in TRIED]
 ARMS += [replace(arm, trial="passes", only=PASSES) for arm in TRIED[1:]] + FEW
-ARMS.append(replace(FEW[1], keras=3))
+ARMS.append(replace(FEW[2], keras=3))
 EACH_TIME += FEW
 ASKED = [
     pytest.param(

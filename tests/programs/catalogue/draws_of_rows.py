@@ -35,7 +35,7 @@ with ringside.scope():
     given = tf.keras.Input((5, 4))
     made = layers.SpatialDropout1D(0.3)(given)
     made = layers.MultiHeadAttention(2, 3, dropout=0.2)(made, made)
-    made = layers.LSTM(6, dropout=0.2, recurrent_dropout=0.3)(layers.GaussianNoise(0.2)(made))
+    made = layers.SimpleRNN(6, dropout=0.2, recurrent_dropout=0.3)(layers.GaussianNoise(0.2)(made))
     made = layers.Dropout(0.3, seed=5)(made)
     model = Model(given, layers.Dense(1)(made))
     model.compile(tf.keras.optimizers.SGD(0.05), loss="mse")
