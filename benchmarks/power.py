@@ -29,13 +29,13 @@ import typer
 from rich.console import Console
 
 from benchmarks.starting import start
-from launch import Plan, make_plan
+from launch import Plan
 from launch.flags import spec_from_flags
 from ringside.certificates import store
 from ringside.certificates.certify_arms import certify_arms
 from ringside.certificates.subject import Subject
 from ringside.comparison.arms import parse_arms
-from ringside.comparison.experiment import Executor, PlanOf, launched, run_arm, run_launches
+from ringside.comparison.experiment import Change, Executor, launched, run_arm, run_launches
 from ringside.comparison.progress import ComparisonProgress, Observer
 from ringside.stats.contest import MOST_SAME
 from ringside.stats.division import measured_share
@@ -49,7 +49,6 @@ from ringside_core.specs import (
     Comparison,
     Placement,
     RefusalError,
-    RunSpec,
     Shared,
     Surroundings,
 )
@@ -149,16 +148,16 @@ def command(
     plain = launched(comparison.deadline_s, Observer())
     work_s = slow * _step_s(comparison, arm, folder, plain)
     console.print(f"{slow:.1%} of a step: {1000 * work_s:.2f} ms", highlight=False)
-    plans, right = _slowed(planted, work_s), []
+    slowed, right = _slowed(planted, work_s), []
     for number in range(1 if smoke else times):
         place = folder / str(number)
         with ComparisonProgress(console, total_runs=None) as progress:
             ended = run_launches(
                 comparison.replace(seed=number + 1),
                 folder=place,
-                executor=launched(comparison.deadline_s, progress, plan_of=plans),
+                executor=launched(comparison.deadline_s, progress, change=slowed),
                 observer=progress,
-                plan_of=plans,
+                change=slowed,
             )
         right.append(_printed(console, ended, planted, arm, slow) or smoke)
     if not all(right):
@@ -183,16 +182,15 @@ def _step_s(comparison: Comparison, arm: Arm, folder: Path, executor: Executor) 
     return BATCH / found.value
 
 
-def _slowed(planted: Arm, work_s: float) -> PlanOf:
-    """The processes of an arm; those of the planted arm do more."""
+def _slowed(planted: Arm, work_s: float) -> Change:
+    """The processes of the planted arm do more."""
 
-    def plan(arm: Arm, spec: RunSpec, run_dir: Path) -> Plan:
-        made = make_plan(spec, run_dir=run_dir)
+    def slowed(arm: Arm, plan: Plan) -> Plan:
         env = {PLANTED: str(work_s if arm.label == planted.label else 0.0)}
-        processes = [one.replace(env={**one.env, **env}) for one in made.processes]
-        return made.replace(processes=tuple(processes))
+        processes = [one.replace(env={**one.env, **env}) for one in plan.processes]
+        return plan.replace(processes=tuple(processes))
 
-    return plan
+    return slowed
 
 
 def _printed(console: Console, comparison: Comparison, planted: Arm, arm: Arm, slow: float) -> bool:

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from launch import LauncherName, Plan, execute, make_plan
-from launch.launchers import Launcher
-from launch.launchers.ranks import Ranks, starts_ranks
+from launch import Plan, execute, make_plan
 from ringside.certificates import store
+from ringside.certificates.processes import Start
 from ringside.comparison import durations
 from ringside.comparison.budget import (
     order_of,
@@ -53,42 +52,23 @@ from ringside_core.text import file_name
 
 RESULTS = "results.json"
 LONGEST_NAME = 80  # characters of a label in the name of a folder
-# The processes that run an arm in its own folder.
-PlanOf = Callable[[Arm, RunSpec, Path], Plan]
+# Changes the processes of an arm, for a benchmark that plants something.
+Change = Callable[[Arm, Plan], Plan]
 # Runs one arm in its own folder; returns what became of it and what else the machine did.
 Executor = Callable[[Arm, RunSpec, Path], tuple[Execution, Load | None]]
-
-
-def planned(placement: Placement = THIS_MACHINE, *, quickly: bool = False) -> PlanOf:
-    """Arms are started by the launchers of their backends.
-
-    Args:
-        placement: their hosts.
-        quickly: Horovod's ranks without horovodrun, on this machine.
-    """
-
-    def plan(arm: Arm, spec: RunSpec, run_dir: Path) -> Plan:
-        del arm
-        direct = quickly and placement == THIS_MACHINE and starts_ranks(spec)
-        launcher: LauncherName | Launcher = Ranks() if direct else "auto"
-        return make_plan(spec, run_dir=run_dir, placement=placement, launcher=launcher)
-
-    return plan
 
 
 def launched(
     deadline_s: float,
     observer: Observer,
     placement: Placement = THIS_MACHINE,
-    plan_of: PlanOf | None = None,
+    change: Change = lambda _, plan: plan,
 ) -> Executor:
     """An executor that starts arms by their launchers and watches what else their hosts do."""
-    plan_of = plan_of or planned(placement)
 
     def executed(arm: Arm, spec: RunSpec, run_dir: Path) -> Execution:
-        return execute(
-            plan_of(arm, spec, run_dir), deadline_s=deadline_s, on_progress=observer.step
-        )
+        plan = change(arm, make_plan(spec, run_dir=run_dir, placement=placement))
+        return execute(plan, deadline_s=deadline_s, on_progress=observer.step)
 
     def here(arm: Arm, spec: RunSpec, run_dir: Path) -> tuple[Execution, Load | None]:
         with LoadWatch(cores_of(spec, usable_cores())) as watch:
@@ -110,7 +90,7 @@ def run_launches(
     folder: Path,
     executor: Executor,
     observer: Observer,
-    plan_of: PlanOf | None = None,
+    change: Change = lambda _, plan: plan,
 ) -> Comparison:
     """Make the screening and the final, or what is left of them. Each run is on disk when it ends.
 
@@ -121,8 +101,7 @@ def run_launches(
         folder: of the comparison.
         executor: runs an arm alone.
         observer: hears what happens.
-        plan_of: the processes of an arm in a live launch; None: as its launcher starts it, and in
-            the final without it where Ringside can.
+        change: changes the processes of an arm in a live launch.
 
     Raises:
         RefusalError: the budget is too short for the screening; or the code changed meanwhile. A
@@ -135,7 +114,7 @@ def run_launches(
 
     keep(comparison, folder)
     _refuse_changes(comparison)
-    make = _Making(folder, executor, observer, plan_of, spent_s)
+    make = _Making(folder, executor, observer, change, spent_s)
     if screened(comparison) and not comparison.finalists:  # it was killed before it had chosen
         comparison = with_final(comparison, start_s=alone_s(comparison, 0))
     while not (why := why_end(comparison, launches_of(comparison))):
@@ -159,7 +138,7 @@ class _Making:
     folder: Path
     executor: Executor
     observer: Observer
-    plan_of: PlanOf | None
+    change: Change
     spent_s: Callable[[], float]
 
     def alone(self, comparison: Comparison, number: int, due: Sequence[Arm]) -> Comparison:
@@ -199,10 +178,15 @@ class _Making:
         self, comparison: Comparison, arms: Sequence[Arm], number: int, *, place: str = "runs"
     ) -> list[LiveRun]:
         """Runs that have not begun; only those whose start is timed have the launcher as typed."""
-        plans, runs = self.plan_of or planned(comparison.placement, quickly=place == "runs"), []
+        placement, runs = comparison.placement, []
         for position, arm in enumerate(arms, len(comparison.runs)):
+            spec = comparison.spec_of(arm, number)
             run_dir = _new_run_dir(self.folder, place, position, arm)
-            runs.append(LiveRun(arm.label, plans(arm, comparison.spec_of(arm, number), run_dir)))
+            if place == "starts":
+                plan = make_plan(spec, run_dir=run_dir, placement=placement)
+            else:
+                plan = Start(placement).plan(spec, run_dir)
+            runs.append(LiveRun(arm.label, self.change(arm, plan)))
         return runs
 
     def _screening(
