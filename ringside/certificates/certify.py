@@ -17,6 +17,7 @@ counted. The same code with one worker is certified like a synchronous arm.
 """
 
 import shutil
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -27,9 +28,11 @@ from typing import Any
 import numpy as np
 
 from launch.interrupts import Interrupts
+from launch.remote.host_checks import machine_of
+from ringside.certificates import store
 from ringside.certificates.gate import TOLERANCE, beyond_rounding, ends, parity, unfinished
 from ringside.certificates.processes import HERE, Start, Watched, side_by_side, watched
-from ringside.certificates.subject import Subject, blank_certificate
+from ringside.certificates.subject import Subject
 from ringside.certificates.trace import Trace
 from ringside.certificates.trial_request import (
     CASES,
@@ -313,8 +316,20 @@ class _Judge:
 
     def certificate(self) -> Certificate:
         """What was found."""
-        blank = blank_certificate(self._subject, self._steps, self._runs.start)
-        blank = blank.replace(folder=str(self._runs.done[self._label].folder))
+        subject, start = self._subject, self._runs.start
+        blank = Certificate(
+            arm=subject.arm,
+            spec=subject.spec,
+            kind="exact" if subject.exact else "in turn",
+            steps=self._steps,
+            code_version=store.code_version(),
+            machine=machine_of(start.placement),
+            orders=store.orders(),
+            hosts=start.placement.hosts or (),
+            launcher=start.launcher_of(subject.spec),
+            created_unix_s=time.time(),
+            folder=str(self._runs.done[self._label].folder),
+        )
         if obstacle := self._obstacle():
             return blank.replace(obstacle=obstacle)
         plain = self._runs.single(self._plain, UPDATES)

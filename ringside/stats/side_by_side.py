@@ -51,7 +51,6 @@ class Change:
     ratio: Figure
     word: Word
     p_value: float | None
-    p_adjusted: float | None
     not_comparable_before: str
     not_comparable_now: str
     reason: str = ""  # why there is no word for any ratio; empty: there can be one
@@ -177,7 +176,6 @@ def _change(old: ArmRow, new: ArmRow, rates: tuple[Rates, Rates], base: str, rea
         ratio=ratio,
         word="cannot tell",
         p_value=None if reason else p,
-        p_adjusted=None,
         not_comparable_before=old.not_comparable_because,
         not_comparable_now=new.not_comparable_because,
         reason=reason,
@@ -196,7 +194,7 @@ def _judged(changes: Sequence[Change]) -> tuple[Change, ...]:
         p, word = p_of.get(one.label), one.word
         if p is not None and p <= 1 - CONFIDENCE:
             word = "faster" if (one.ratio.value or 1.0) > 1 else "slower"
-        judged.append(replace(one, word=word, p_adjusted=p))
+        judged.append(replace(one, word=word))
     return tuple(judged)
 
 
