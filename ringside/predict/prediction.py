@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
+from pydantic import Field, PositiveFloat, PositiveInt
 
 from ringside.predict.step_model import Floats, StackInputs, StepModel
 from ringside.stats.collectives import fit_cost_model, wire_bytes
@@ -31,8 +31,6 @@ class StackPrediction(Noun):
         gradient_bytes: of one gradient as it is sent.
         alone_ms: the measured step of one replica.
         known_replicas, known_ms: the largest size that was measured, and its step.
-        reduce_ms: of one all-reduce at that size, by itself, as the cost model has it.
-        model_error: median relative error of the cost model.
         steps_seen: of one replica.
         steps_ms: the predicted step at each number of replicas, weak scaling: with a 95 % interval,
             or the reason why there is none.
@@ -44,8 +42,6 @@ class StackPrediction(Noun):
     alone_ms: PositiveFloat
     known_replicas: PositiveInt
     known_ms: PositiveFloat
-    reduce_ms: PositiveFloat
-    model_error: NonNegativeFloat
     steps_seen: PositiveInt
     steps_ms: dict[PositiveInt, Figure]
 
@@ -70,7 +66,7 @@ class Prediction(Document):
         not_predicted: stacks that are left out, and why.
     """
 
-    SCHEMA_VERSION: ClassVar[int] = 3
+    SCHEMA_VERSION: ClassVar[int] = 4
 
     created_unix_s: UnixSeconds
     command: str
@@ -135,8 +131,6 @@ def predict_stack(
         alone_ms=1000 * float(model.alone[0]),
         known_replicas=inputs.replicas,
         known_ms=1000 * float(model.known[0]),
-        reduce_ms=1000 * float(model.all_reduce_s(inputs.replicas)[0]),
-        model_error=inputs.cost.relative_error,
         steps_seen=len(inputs.steps),
         steps_ms=steps_ms,
     )

@@ -48,7 +48,6 @@ def test_by_hand() -> None:
     )
     assert stack.efficiency(1000 * expected[2]) == pytest.approx(expected[0] / expected[2])
     assert stack.known_replicas == 2
-    assert stack.reduce_ms == pytest.approx(1000 * PAIR_S)
     assert stack.steps_seen == 2 * 29
     assert stack.unseen_share(4) == pytest.approx(4 / 62)
 
