@@ -59,11 +59,7 @@ def _train(
         run_whole(record, backend, surroundings, run_dir, reporter, trial)
 
 
-def _surroundings() -> Surroundings:
-    return read_surroundings(os.environ, node_addresses)
-
-
-@with_flags(spec=spec_flags(_surroundings))
+@with_flags(spec=spec_flags(lambda: read_surroundings(os.environ, node_addresses)))
 def _by_hand(
     *,
     spec: RunSpec,

@@ -123,7 +123,10 @@ class Clock:
             self.sent_bytes = sent_between(self._sent, sent_bytes())
         dispatched = self._backend.step_ends()
         ends = self._ends if dispatched is None else dispatched
-        self.step_end_s = tuple(max(0.0, self._without_pauses(end) - self.began) for end in ends)
+        self.step_end_s = tuple(
+            max(0.0, end - sum(s for began, s in self._pauses if began < end) - self.began)
+            for end in ends
+        )
         self.steps = self.done - self._done_before_epoch
 
     def _finish_steps(self) -> None:
@@ -132,6 +135,3 @@ class Clock:
             self._backend.barrier()  # a dispatched step is not a finished one
         if self._accelerated:
             self._backend.local_values(KERAS.trainable_of(self._model)[-1])
-
-    def _without_pauses(self, at: float) -> float:
-        return at - sum(seconds for began, seconds in self._pauses if began < at)

@@ -93,16 +93,12 @@ def _draw(operations: set[str]) -> bool:
 
 def _within(part: Any) -> tuple[set[str], bool]:
     """The operations of a part's functions and data, and whether it or they lose the order."""
-    if not _has_data_within(part):
+    if "Interleave" not in kind(part) and kind(part) != "FlatMap":
         return operations_of(part), getattr(part, "_deterministic", "default") == "false"
     # What it reads from is a list of files, seldom more; it tells nothing else of what is within.
     nodes = nodes_of(part)
     loses = not nodes or any(node.attr["deterministic"].s == b"false" for node in nodes)
     return {node.op for node in nodes}, loses
-
-
-def _has_data_within(part: Any) -> bool:
-    return "Interleave" in kind(part) or kind(part) == "FlatMap"
 
 
 def reads_the_same(data: Any) -> bool:

@@ -418,7 +418,8 @@ class Watch(tf.keras.callbacks.Callback):
 
     def _note(self, *, first: bool = False) -> None:
         gap = 0.0
-        for rows, found in ((self._rows, self._weights()), (self._slot_rows, self._slots())):
+        slots = [(name, self._read(v, shared=True)) for name, v in self._named_slots()]
+        for rows, found in ((self._rows, self._weights()), (self._slot_rows, slots)):
             for name, (value, apart) in found:
                 rows.setdefault(name, []).append(value.reshape(-1)[:: self._stride].copy())
                 gap = max(gap, apart)
@@ -450,9 +451,6 @@ class Watch(tf.keras.callbacks.Callback):
     def _weights(self) -> list[tuple[str, tuple[NDArray[Any], float]]]:
         trained = {id(v) for v in KERAS.trainable_of(self._call.model)}
         return [(name, self._read(v, shared=id(v) in trained)) for name, v in self._named()]
-
-    def _slots(self) -> list[tuple[str, tuple[NDArray[Any], float]]]:
-        return [(name, self._read(v, shared=True)) for name, v in self._named_slots()]
 
     def _read(self, variable: Any, *, shared: bool) -> tuple[NDArray[Any], float]:
         """The value of a variable, and how far replicas of this process are apart."""

@@ -89,7 +89,9 @@ def build_app(arguments: list[str]) -> typer.Typer:
         if isinstance(command, typer.Typer):  # of several commands
             app.add_typer(command, name=name)
         else:
-            helped = _paragraphs(command.__doc__ or summary)
+            # Each paragraph on one line: typer would keep line breaks.
+            paragraphs = (command.__doc__ or summary).split("\n\n")
+            helped = "\n\n".join(" ".join(part.split()) for part in paragraphs)
             app.command(name, help=helped, cls=Command)(command)
     return app
 
@@ -107,11 +109,6 @@ def _check_search_path() -> None:
         if folder.resolve() == ROOT:
             return
         check_folder(folder)
-
-
-def _paragraphs(docstring: str) -> str:
-    """A docstring with each paragraph on one line; typer would keep its line breaks."""
-    return "\n\n".join(" ".join(part.split()) for part in docstring.split("\n\n"))
 
 
 def _not_loaded() -> None:

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ringside.cli.common import OutputFolder, new_folder
-from ringside.predict.prediction import LARGEST, Prediction, StackPrediction, predict
+from ringside.predict.prediction import LARGEST, Prediction, predict
 from ringside.report.source import RESULTS, naming, read_results
 from ringside.stats.figure import Figure
 from ringside_core.specs import Communication, RefusalError, write_whole
@@ -62,7 +62,11 @@ def command(
     reduced = _communication(communication, results.comparison.communication)
     with naming(folder / RESULTS):
         stacks, not_predicted = predict(results.comparison, reduced, sizes)
-    stacks = tuple(map(_beyond_what_was_run, stacks))
+    # Only what is beyond what was run.
+    stacks = tuple(
+        one.replace(steps_ms={k: v for k, v in one.steps_ms.items() if k > one.known_replicas})
+        for one in stacks
+    )
     predicted = {size for stack in stacks for size in stack.steps_ms}
     if not predicted or (replicas and not predicted.issuperset(sizes)):
         most = min(stack.known_replicas for stack in stacks)
@@ -115,11 +119,6 @@ def _interval(step_ms: Figure) -> str:
         return "(no interval)"
     places = decimals_for(step_ms.value or 0.0)
     return f"[{number(step_ms.interval.low, places)}, {number(step_ms.interval.high, places)}]"
-
-
-def _beyond_what_was_run(stack: StackPrediction) -> StackPrediction:
-    steps_ms = {size: step for size, step in stack.steps_ms.items() if size > stack.known_replicas}
-    return stack.replace(steps_ms=steps_ms)
 
 
 def _sizes(text: str) -> list[int]:

@@ -99,12 +99,8 @@ def _standing(side: Sequence[str], pairs: Mapping[frozenset[str], Pair]) -> tupl
     for label in side[1:]:
         if (_pair(label, ahead, pairs).ratio.value or 0.0) > 1:
             ahead = label
-    rest = (label for label in side if label != ahead)
-    return (ahead, *(one for one in rest if not _apart(_pair(ahead, one, pairs))))
-
-
-def _apart(pair: Pair) -> bool:
-    return pair.ratio.interval is not None and pair.ratio.interval.low > 1
+    within = {one: _pair(ahead, one, pairs).ratio.interval for one in side if one != ahead}
+    return (ahead, *(one for one, found in within.items() if found is None or found.low <= 1))
 
 
 def _pair(first: str, second: str, pairs: Mapping[frozenset[str], Pair]) -> Pair:

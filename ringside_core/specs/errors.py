@@ -71,9 +71,7 @@ def refusal_from_validation(error: ValidationError, noun: str, origin: str = "")
     what = f"{noun} in {origin}" if origin else noun
     message = str(first["msg"]).removeprefix("Value error, ")
     # For a missing field pydantic shows everything around it.
-    received = "nothing" if first["type"] == "missing" else _shortened(repr(first.get("input")))
+    received = "nothing" if first["type"] == "missing" else repr(first.get("input"))
+    if len(received) > LONGEST_INPUT:
+        received = received[:LONGEST_INPUT] + "…"
     return RefusalError(f"{what}: {place or noun}: {message}.", received=received)
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= LONGEST_INPUT else text[:LONGEST_INPUT] + "…"

@@ -173,7 +173,8 @@ def check_name(name: str) -> None:
                 "A workload is named file.py:function or package.module:function.",
                 received=repr(name),
             )
-        check_modules_beside(name)
+        if (folder := _folder_of(location)) is not None:
+            check_folder(folder)
 
 
 def fit_asked(
@@ -230,17 +231,6 @@ def asked_fit(name: str, which: str, *, about: Question = "fit") -> Mapping[str,
     if "refused" in answer:
         raise RefusalError(answer["refused"])
     return answer
-
-
-def check_modules_beside(reference: str) -> None:
-    """Refuse a `file.py:function` or `module:function` beside modules with names of Ringside's.
-
-    Raises:
-        RefusalError: see `check_folder`.
-    """
-    folder = _folder_of(reference.rpartition(":")[0])
-    if folder is not None:
-        check_folder(folder)
 
 
 def check_folder(folder: Path) -> None:

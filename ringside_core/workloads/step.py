@@ -67,7 +67,8 @@ class StepFunction(tf.keras.Model):
             )
         self._function, self._optimizers = function, optimizers
         self._own_metrics = [one for one in used if isinstance(one, tf.keras.metrics.Metric)]
-        of_parts = {id(v) for part in used if _is_built(part) for v in part.variables}
+        built = (one for one in used if isinstance(one, _HOLDERS) and getattr(one, "built", True))
+        of_parts = {id(v) for one in built for v in one.variables}
         self._parts = [
             one
             for one in used
@@ -110,10 +111,6 @@ class StepFunction(tf.keras.Model):
                 advice="Leave the others away, or give them defaults. What programs of Horovod do "
                 "at the first batch, Ringside does itself.",
             ) from None
-
-
-def _is_built(part: Any) -> bool:
-    return isinstance(part, _HOLDERS) and getattr(part, "built", True)
 
 
 def _named(losses: Any, name: str) -> dict[str, Any]:

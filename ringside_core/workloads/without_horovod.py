@@ -26,7 +26,11 @@ def check_not_horovods(*held: Any) -> None:
     Raises:
         RefusalError: see above.
     """
-    found = [_named(one) for one in held if _is_horovods(one)]
+    found = [
+        _named(one)
+        for one in held
+        if any(kind.__module__.partition(".")[0] == _PACKAGE for kind in type(one).__mro__)
+    ]
     if found:
         raise _refused(", ".join(dict.fromkeys(found)))
 
@@ -82,10 +86,6 @@ class _Refusing:
         if own == name or own in _HARMLESS:
             return getattr(self._library, name)
         raise self._refuse(own)
-
-
-def _is_horovods(one: Any) -> bool:
-    return any(kind.__module__.partition(".")[0] == _PACKAGE for kind in type(one).__mro__)
 
 
 def _named(one: Any) -> str:

@@ -44,8 +44,9 @@ NOTE = (
 
 def input_lines(comparison: Comparison, study: InputStudy, summary: Summary) -> list[str]:
     """What the study says, a sentence each."""
-    rates = {name: _rate(study, arm) for name, arm in _parts(study).items()}
-    found = [", ".join(f"{name} {rate}" for name, rate in rates.items()) + "."]
+    rates = {name: study.rates[arm.label].value for name, arm in _parts(study).items()}
+    said = {k: "unknown" if v is None else f"{number(v)} examples/s" for k, v in rates.items()}
+    found = [", ".join(f"{name} {rate}" for name, rate in said.items()) + "."]
     slowest = max(comparison.stages, key=lambda one: one.seconds)
     total_s = sum(one.seconds for one in comparison.stages)
     part = ""  # of arrays nothing is timed
@@ -127,11 +128,6 @@ def _parts(study: InputStudy) -> dict[str, Arm]:
         "as written": study.base,
     }
     return {name: arm for name, arm in named.items() if arm is not None}
-
-
-def _rate(study: InputStudy, arm: Arm) -> str:
-    value = study.rates[arm.label].value
-    return "unknown" if value is None else f"{number(value)} examples/s"
 
 
 def _times(ratio: Figure) -> str:
