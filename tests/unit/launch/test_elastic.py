@@ -1,5 +1,6 @@
 """How many replicas a run gets on the hosts that are usable, and when it is asked to grow."""
 
+import functools
 import time
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from launch.elastic import Elastic
 from launch.interrupts import Interrupts
 from launch.site import Site
 from ringside_core.specs import Execution, Host, Outcome, Placement, RefusalError, RunSpec, Topology
+from tests.unit.stats import factory
 from tests.waiting import wait_until
 
 COMPLETED = Execution(outcome=Outcome(kind="completed"), records=(), wall_s=1.0)
@@ -52,17 +54,7 @@ def network(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Network:
     return Network(monkeypatch, tmp_path)
 
 
-def spec_of(backend: str, replicas: int, global_batch: int = 60) -> RunSpec:
-    """A run with so many replicas."""
-    single = backend == "mirrored"
-    of = "replicas_per_process" if single else "processes_per_host"
-    return RunSpec(
-        backend=backend,
-        options={},
-        topology=Topology(**{of: replicas}),
-        global_batch=global_batch,
-        epochs=1,
-    )
+spec_of = functools.partial(factory.spec_of, global_batch=60)
 
 
 def started(network: Network, spec: RunSpec, fewest: int) -> tuple[RunSpec, Placement]:
@@ -93,8 +85,9 @@ def test_as_many_replicas_as_there_is_room_for(
 ) -> None:
     """The global batch stays as it is, whatever divides it."""
     network.down = set(down)
+    spec = spec_of(backend, replicas, global_batch=global_batch)
 
-    fitted, placement = started(network, spec_of(backend, replicas, global_batch), fewest=2)
+    fitted, placement = started(network, spec, fewest=2)
 
     assert fitted.topology == wanted
     assert fitted.global_batch == global_batch

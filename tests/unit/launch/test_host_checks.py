@@ -19,6 +19,7 @@ from launch.site import interface_to
 from ringside_core.code_version import code_version
 from ringside_core.specs import Host, Placement, RefusalError, RunSpec, Topology
 from tests.unit.launch.reached import DIRECT, reached_by
+from tests.unit.stats.factory import spec_of
 
 VERSIONS = {"Python": "3.11.2", "tensorflow": "2.21.0", "horovod": "0.28.1", "Ringside": "ab"}
 
@@ -166,7 +167,7 @@ def usable(network: Network) -> tuple[Placement, list[str]]:
         network.placement,
         network.site,
         folder=network.folder,
-        spec=RunSpec(backend="horovod", options={}, topology=Topology(), global_batch=8, epochs=1),
+        spec=spec_of("horovod"),
         interrupts=Interrupts(),
     )
 
@@ -200,9 +201,7 @@ def test_more_replicas_than_cores(
     backend: str, topology: Topology, insist: bool, expected: list[str], network: Network
 ) -> None:
     """The slots that the run uses count, not those of the file; --oversubscribe allows more."""
-    network.specs = [
-        RunSpec(backend=backend, options={}, topology=topology, global_batch=120, epochs=1)
-    ]
+    network.specs = [spec_of(backend, topology=topology, global_batch=120)]
     network.placement = network.placement.replace(oversubscribe=insist)
 
     assert network.problems() == [f"{one} (--oversubscribe to insist)" for one in expected]
@@ -322,14 +321,6 @@ def test_what_must_be_there(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     (tmp_path / "ringside" / "data" / "mnist").mkdir(parents=True)
     (tmp_path / "ringside" / "data" / "digits").mkdir()
-    spec = RunSpec(
-        backend="serial",
-        options={},
-        topology=Topology(),
-        global_batch=48,
-        epochs=1,
-        workload=workload,
-        data_dir=data_dir,
-    )
+    spec = spec_of("serial", workload=workload, data_dir=data_dir)
 
     assert host_checks._paths([spec], site) == [one.format(cache=tmp_path) for one in asked]

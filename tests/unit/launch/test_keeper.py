@@ -15,7 +15,7 @@ from launch import Plan
 from launch.remote import keepers as keepers_room
 from launch.remote import sweep
 from launch.remote.keepers import SWEEPER, Keepers
-from tests.unit.launch.reached import reached_by
+from tests.unit.launch.reached import DIRECT, reached_by
 from tests.waiting import wait_until
 
 PlanOf = Callable[..., Plan]
@@ -79,21 +79,15 @@ def test_a_keeper_freezes_and_thaws(run_id: str, member: "subprocess.Popen[bytes
     assert member.wait(30) == -9
 
 
-# A keeper's ssh, without a network: the last word is the command.
-DIRECT_SSH = '#!/bin/sh\nfor last; do :; done\nexec sh -c "exec $last"\n'
-
-
 @pytest.fixture
 def plan_by(
     run_id: str, plan_of: PlanOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[str], Plan]:
     """A plan of two hosts that are reached by this program."""
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     (tmp_path / "logs").mkdir()
 
     def plan_by(ssh: str) -> Plan:
-        (tmp_path / "ssh").write_text(ssh)
-        (tmp_path / "ssh").chmod(0o755)
+        reached_by(ssh, tmp_path, monkeypatch)
         return plan_of("horovod", hosts=2, hostfile="a\nb").replace(
             run_dir=str(tmp_path), run_id=run_id, python=sys.executable
         )
@@ -105,7 +99,7 @@ def test_keepers_of_a_plan(
     member: "subprocess.Popen[bytes]", plan_by: Callable[[str], Plan]
 ) -> None:
     """A keeper that answers is there; a killed one is lost; letting go ends the run's processes."""
-    plan = plan_by(DIRECT_SSH)
+    plan = plan_by(DIRECT)
 
     with Keepers(plan) as keepers:
         absent = keepers.roll_call(30)
@@ -127,7 +121,7 @@ def test_a_launcher_that_stands_still_is_heard(
     """For example at a blocked terminal: it reads no keeper, but they hear the launcher."""
     monkeypatch.setattr(keepers_room, "BEAT_S", 0.01)
     # It ends when it has heard us five times; the pipe of its answers is what we stand still at.
-    five = "#!/bin/sh\n/usr/bin/head -c 5 >/dev/null\n"
+    five = "/usr/bin/head -c 5 >/dev/null"
 
     with Keepers(plan_by(five)) as five_times:
         codes = [keeper.popen.wait(30) for keeper in five_times._keepers]

@@ -10,14 +10,11 @@ import pytest
 from launch import Plan, Process, Progress
 from launch.children import Child
 from launch.outcome import Evidence, Records, Verdict, judge
-from ringside_core.specs import MachineFacts, Outcome, RunRecord
+from ringside_core.specs import Outcome
+from tests.unit.stats.factory import COMPLETED, record
 
 PlanOf = Callable[..., Plan]
 
-NOWHERE = MachineFacts(
-    host="a", cpu_model="a", cores=1, memory_bytes=1, kernel="a", python="3", packages={}
-)
-COMPLETED = Outcome(kind="completed")
 BAD_BATCH = Outcome(kind="failed", error_class="ValueError", reason="a bad batch")
 LOST_PEER = Outcome(kind="failed", error_class="UnavailableError", reason="Socket closed")
 
@@ -54,18 +51,8 @@ class Scene:
         """A record that a task wrote at some second."""
         file = self.run_dir / "records" / f"{task}.json"
         file.write_text(
-            RunRecord(
-                spec=self.plan.spec,
-                task=task,
-                role="replica",
-                is_chief=False,
-                rank=0,
-                machine=NOWHERE,
-                started_unix_s=0,
-                cores=(0,),
-                outcome=outcome,
-                cpu_s=1.0,
-                run_id=self.plan.run_id,
+            record(
+                self.plan.spec, (), task=task, outcome=outcome, run_id=self.plan.run_id
             ).to_json()
         )
         os.utime(file, (second, second))

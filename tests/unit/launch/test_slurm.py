@@ -1,7 +1,6 @@
 """Runs in the queue of Slurm: the script, whole; what is refused; what a job's end is called."""
 
 import dataclasses
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,12 +8,11 @@ from typing import Any
 import pytest
 
 from launch import Plan, Site, make_plan
-from launch.children import Child
 from launch.launchers.slurm import Slurm
-from launch.outcome import Evidence, Records, judge
 from launch.watch import Watch
 from ringside_core.specs import Placement, RefusalError, Resources
 from tests.unit.launch.conftest import spec_of
+from tests.unit.launch.test_outcome import Scene
 
 RUN_DIR = Path("/runs/100 %")
 
@@ -152,24 +150,16 @@ def test_a_line_break_reaches_no_batch_script(site: Site) -> None:
 
 def test_a_launcher_names_the_end_of_its_job(site: Site, tmp_path: Path) -> None:
     """Its name is the class of the outcome, with the reason."""
-    plan = planned(site, "horovod").replace(run_dir=str(tmp_path))
-    (tmp_path / "logs").mkdir()
-    (tmp_path / "logs" / "launcher.log").write_text(
-        "submitted as job 4 of Slurm\nlauncher: JobTimeout: job 4 ended as TIMEOUT, TimeLimit\n"
+    scene = Scene(planned(site, "horovod"), tmp_path)
+    scene.log(
+        "launcher",
+        "submitted as job 4 of Slurm\nlauncher: JobTimeout: job 4 ended as TIMEOUT, TimeLimit\n",
     )
-    evidence = Evidence(exits=[ended(plan, code=1)])
+    scene.exited("launcher", 1)
 
-    verdict = judge(plan, Records(plan), evidence)
+    outcome = scene.judge().outcome
 
-    assert str(verdict.outcome) == "failed(JobTimeout: job 4 ended as TIMEOUT, TimeLimit)"
-
-
-def ended(plan: Plan, *, code: int) -> Child:
-    """The launcher of a plan, which has ended by itself."""
-    popen = subprocess.Popen(["true"])
-    popen.wait()
-    popen.returncode = code
-    return Child(plan.processes[0], popen, handle=-1, exited=1.0)
+    assert str(outcome) == "failed(JobTimeout: job 4 ended as TIMEOUT, TimeLimit)"
 
 
 def test_the_queue_is_no_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,22 +1,13 @@
 """Certificates on a terminal, and what a certificate says in full."""
 
-import io
-
 import pytest
-from rich.console import Console, RenderableType
 
 from ringside.report.certificates import explain, render_certificates
 from ringside_core.specs import Certificate, Deviation
 from tests.unit.report.bout import mixed_bout
 from tests.unit.report.proofs import COUNTED, answered, certificate, deviation, parity
+from tests.unit.report.views import printed
 from tests.unit.stats.factory import arm_of
-
-
-def printed(renderable: RenderableType, width: int = 100) -> str:
-    """As a terminal shows it."""
-    terminal = Console(width=width, record=True, file=io.StringIO())
-    terminal.print(renderable)
-    return terminal.export_text()
 
 
 def judged(*steps: Deviation) -> Certificate:

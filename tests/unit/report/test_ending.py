@@ -8,10 +8,10 @@ import pytest
 from ringside.report.ending import next_step
 from ringside.stats.figure import Spread
 from ringside.stats.summary import Summary
-from ringside_core.specs import Asked, Comparison, Load, Outcome
+from ringside_core.specs import Asked, Comparison, Load
 from tests.unit.report.judged import bare, contest, judged
+from tests.unit.stats.factory import FAILED
 
-FAILED = Outcome(kind="failed", error_class="OSError", reason="no route to host")
 BEST = contest(1.25)
 WIDE = contest(1.02, word="cannot tell")
 

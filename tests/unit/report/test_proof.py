@@ -4,8 +4,6 @@ import csv
 import io
 import re
 
-from rich.console import Console
-
 from ringside.report.data import render_csv
 from ringside.report.html import render_html
 from ringside.report.markdown import escaped, render_markdown
@@ -15,7 +13,7 @@ from ringside.report.view import view_of
 from ringside_core.specs import Comparison
 from tests.unit.report.bout import bout, mixed_bout
 from tests.unit.report.proofs import answered, certificate, deviation, failed, parity
-from tests.unit.report.views import bout_view, mixed_plots, mixed_view
+from tests.unit.report.views import bout_view, mixed_plots, mixed_view, printed
 from tests.unit.stats.factory import arm_of, comparison_of, simple_run
 
 APART = ["mirrored ×2", "multi_worker_mirrored ×2", "horovod:controller=mpi ×2"]
@@ -129,16 +127,14 @@ def test_every_format_says_who_is_not_comparable_and_why() -> None:
     """HTML, Markdown, terminal and CSV; each arm and each reason."""
     view = mixed_view()
     page = re.sub(r"<wbr>", "", render_html(view, [*mixed_plots().values()]))
-    terminal = Console(width=120, record=True, file=io.StringIO())
-    terminal.print(render_table(mixed_bout()))
-    printed = " ".join(terminal.export_text().split())
+    shown = " ".join(printed(render_table(mixed_bout()), 120).split())
     rows = list(csv.DictReader(io.StringIO(render_csv(view.summary))))
 
     assert [arms for arms, _ in not_comparable(view.summary)] == APART
     for arms, reason in not_comparable(view.summary):
         assert reason in page
         assert f"- **{escaped(arms)}**: {escaped(reason)}" in render_markdown(view)
-        assert f"not comparable {arms}: {reason}" in printed
+        assert f"not comparable {arms}: {reason}" in shown
         cells = {(r["comparable"], r["not_comparable_because"]) for r in rows if r["arm"] == arms}
         assert cells == {("no", reason)}
     certified = {one.arm.label for one in mixed_bout().certificates} - set(APART)
@@ -146,6 +142,6 @@ def test_every_format_says_who_is_not_comparable_and_why() -> None:
     assert others == {("yes", "")}
     assert '<tbody class="apart">' in page
     assert "| **Not comparable, and not ranked** |" in render_markdown(view)
-    assert printed.count("comp. comp.") == 3
-    for text in (page, render_markdown(view), printed):
+    assert shown.count("comp. comp.") == 3
+    for text in (page, render_markdown(view), shown):
         assert "12 of 15 arms are certified" in text

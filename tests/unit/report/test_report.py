@@ -14,7 +14,6 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
-from rich.console import Console
 from rich.table import Table
 from scipy import stats
 
@@ -25,13 +24,14 @@ from ringside.report.sections.tables import results_table
 from ringside.report.table import render_table
 from ringside.report.write import write_pages
 from ringside.stats.step_times import warm_up
-from ringside_core.specs import Comparison, Outcome, RefusalError
+from ringside_core.specs import Comparison, RefusalError
 from tests.unit.report.bout import bout
 from tests.unit.report.hostile import MARKUP, hostile
 from tests.unit.report.page import Page
 from tests.unit.report.small import small
-from tests.unit.report.views import bout_plots, bout_view
+from tests.unit.report.views import bout_plots, bout_view, printed
 from tests.unit.stats.factory import (
+    FAILED,
     arm_of,
     comparison_of,
     epoch,
@@ -42,7 +42,6 @@ from tests.unit.stats.factory import (
 )
 
 ROOT = Path(__file__).resolve().parents[3]
-FAILED = Outcome(kind="failed", error_class="OSError", reason="no route to host")
 
 
 @pytest.fixture(scope="module")
@@ -108,18 +107,16 @@ def test_main_table_shows_mean_and_interval_of_the_csv(folder: Path) -> None:
     span = f"[{math.exp(middle - half):,.0f}, {math.exp(middle + half):,.0f}] n=6"
 
     page = Page((folder / "report.html").read_text()).text
-    printed = terminal_text()
+    shown = terminal_text()
 
     assert mean in page and span in page
     assert f"| {mean} {escaped(span)} |" in (folder / "report.md").read_text()
-    assert mean in printed and span in printed
+    assert mean in shown and span in shown
 
 
 def terminal_text(width: int = 120) -> str:
     """What a terminal of this width shows of the made-up bout."""
-    terminal = Console(width=width, record=True, file=io.StringIO())
-    terminal.print(bout_table())
-    return terminal.export_text()
+    return printed(bout_table(), width)
 
 
 @functools.cache

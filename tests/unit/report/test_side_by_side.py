@@ -1,6 +1,5 @@
 """Two comparisons side by side: regressions are found, unlike experiments are refused."""
 
-import io
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -8,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rich.console import Console
 from scipy import stats
 
 import ringside.cli.main
@@ -23,6 +21,7 @@ from ringside_core.specs import Comparison, RefusalError, Run, Shared, write_who
 from tests.unit.report.hostile import MARKUP
 from tests.unit.report.proofs import failed
 from tests.unit.report.small import small
+from tests.unit.report.views import printed
 from tests.unit.stats.factory import MACHINE, arm_of, weak
 
 
@@ -127,11 +126,9 @@ def test_what_differs_around_is_reported_first(tmp_path: Path) -> None:
 def test_a_changed_machine_is_seen_in_the_serial_arm_and_taken_off_the_others() -> None:
     """If serial is as much slower, the stack is not the cause."""
     two = side_by_side(small(), later(serial=1.3, mirrored=1.3, horovod=1.3))
-    terminal = Console(width=120, record=True, file=io.StringIO())
 
-    terminal.print(render_side_by_side_table(two))
+    said = " ".join(printed(render_side_by_side_table(two), 120).split())
 
-    said = " ".join(terminal.export_text().split())
     assert "serial, which is not distributed, is now 0.77×" in said
     ratios = [one.ratio.value for one in two.changes]
     assert ratios == pytest.approx([1 / 1.3, 1.0, 1.0], rel=1e-9)
@@ -314,12 +311,11 @@ def test_markup_stays_text(tmp_path: Path) -> None:
 
     two = side_by_side(hostile("1"), hostile(f"2{MARKUP}"))
     page = write_side_by_side(two, tmp_path, names=(MARKUP, "b")).read_text()
-    terminal = Console(width=200, record=True, file=io.StringIO())
-    terminal.print(render_side_by_side_table(two))
+    shown = printed(render_side_by_side_table(two), 200)
 
     assert "<script" not in page
     assert page.count("&lt;script&gt;") >= 4
     text = (tmp_path / "side_by_side.md").read_text()
     assert re.search(r"(?<!\\)<script", text) is None
     assert re.search(r"(?<!\\)\| \[red", text) is None
-    assert "[red]x[/red]" in "".join(terminal.export_text().split()).replace("|", "")
+    assert "[red]x[/red]" in "".join(shown.split()).replace("|", "")

@@ -11,12 +11,13 @@ from ringside.report.blocks import Caveat, Heading, Output
 from ringside.report.sections.failures import failures_section
 from ringside.report.sections.tables import results_table
 from ringside.report.view import view_of
-from ringside_core.specs import Comparison, Outcome, Run
+from ringside_core.specs import Comparison, Run
 from tests.unit.report.bout import bout
 from tests.unit.report.proofs import verified
 from tests.unit.report.small import small
 from tests.unit.report.views import section_of
 from tests.unit.stats.factory import (
+    FAILED,
     MACHINE,
     arm_of,
     comparison_of,
@@ -26,8 +27,6 @@ from tests.unit.stats.factory import (
     simple_run,
     spec_of,
 )
-
-FAILED = Outcome(kind="failed", error_class="OSError", reason="no route to host")
 
 
 def rounds(backend: str, replicas: int, *seconds: float, first: int = 0) -> list[Run]:

@@ -1,6 +1,9 @@
 """Views of the made-up comparisons, made once for all tests."""
 
 import functools
+import io
+
+from rich.console import Console, RenderableType
 
 from ringside.report.blocks import Section
 from ringside.report.drawing import Plot
@@ -36,3 +39,10 @@ def mixed_plots() -> dict[str, Plot]:
 def section_of(view: View, name: str) -> Section:
     """The section of this name."""
     return next(section for section in view.sections if section.name == name)
+
+
+def printed(renderable: RenderableType, width: int = 100) -> str:
+    """As a terminal of this width shows it."""
+    terminal = Console(width=width, record=True, file=io.StringIO())
+    terminal.print(renderable)
+    return terminal.export_text()

@@ -1,24 +1,13 @@
 """Runs that leave something out, or make several updates in one call: nonsense is refused."""
 
+import functools
+
 import pytest
 
-from ringside_core.specs import RefusalError, RunSpec, Topology
+from ringside_core.specs import RefusalError
+from tests.unit.stats.factory import spec_of
 
-
-def spec(backend: str, replicas: int, **changes: object) -> RunSpec:
-    """A run of one process for each replica, or of one process."""
-    single = backend in ("serial", "mirrored")
-    fields: dict[str, object] = {
-        "backend": backend,
-        "options": {},
-        "topology": Topology(replicas_per_process=replicas)
-        if single
-        else Topology(processes_per_host=replicas),
-        "global_batch": 48,
-        "epochs": 1,
-        "save": "record",
-    }
-    return RunSpec(**{**fields, **changes})
+spec = functools.partial(spec_of, save="record")
 
 
 @pytest.mark.parametrize(

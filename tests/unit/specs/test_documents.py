@@ -15,9 +15,7 @@ from ringside_core.specs import (
     RecordInProgress,
     RefusalError,
     RunRecord,
-    RunSpec,
     Shared,
-    Topology,
 )
 from ringside_core.specs.noun import differences
 from tests.unit.report.bout import bout
@@ -206,14 +204,9 @@ def test_an_arm_runs_once_in_a_round() -> None:
         comparison.replace(runs=(*comparison.runs, again))
 
 
-SPEC = RunSpec(
-    workload="digits", backend="serial", options={}, topology=Topology(), global_batch=6, epochs=1
-)
-
-
 def begun() -> RecordInProgress:
     """With what every process knows before it works."""
-    record = RecordInProgress.begun(SPEC, task="rank-1", rank=1)
+    record = RecordInProgress.begun(spec_of("serial"), task="rank-1", rank=1)
     record.machine, record.cores, record.cpu_s = machine_facts(), (0,), 1.5
     return record
 

@@ -3,7 +3,8 @@
 import pytest
 
 from ringside.comparison.tuning import candidates
-from ringside_core.specs import Arm, HorovodOptions, RefusalError
+from ringside_core.specs import HorovodOptions, RefusalError
+from tests.unit.stats.factory import arm_of
 
 
 def test_what_is_chosen_is_said_as_open_mpi_reads_it() -> None:
@@ -43,13 +44,7 @@ def test_it_is_tried_where_it_has_an_effect(
     controller: str | None, hosts: bool, there: bool
 ) -> None:
     """Between hosts, under MPI; on one machine Open MPI uses shared memory."""
-    arm = Arm(
-        label="horovod ×2",
-        group="horovod",
-        backend="horovod",
-        options=HorovodOptions(controller=controller),
-        replicas=2,
-    )
+    arm = arm_of("horovod", 2, **({"controller": controller} if controller else {}))
 
     found = {name for name, _ in candidates(arm, gpus=False, hosts=hosts)}
 

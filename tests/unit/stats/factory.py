@@ -33,6 +33,7 @@ MACHINE = MachineFacts(
     packages={"tensorflow": "2.21.0", "tf-keras": "2.21.0", "horovod": "0.28.1"},
 )
 COMPLETED = Outcome(kind="completed")
+FAILED = Outcome(kind="failed", error_class="OSError", reason="no route to host")
 TARGET = ("accuracy", 0.9)
 STARTED_UNIX_S = 1_700_000_000.0  # of every process, and of the command
 BOOT = "boot-1"

@@ -13,14 +13,8 @@ from ringside.stats.collectives import (
     seconds_of,
     wire_bytes,
 )
-from ringside_core.specs import (
-    BackendOptions,
-    RunSpec,
-    Timing,
-    Topology,
-    backend_options,
-    parse_option,
-)
+from ringside_core.specs import BackendOptions, Timing, backend_options, parse_option
+from tests.unit.stats.factory import spec_of
 
 SIZES = [4 * 1024 * 4**k for k in range(9)]
 
@@ -82,14 +76,7 @@ def test_a_compressed_gradient_is_sent_as_halves(
     arm: str, precision: Any, dtype: Any, sent_as: Any
 ) -> None:
     """As many bytes as the NumPy array that is sent; 7 elements, no power of two."""
-    spec = RunSpec(
-        backend=arm.partition(":")[0],
-        options=options_of(arm),
-        topology=Topology(),
-        global_batch=32,
-        epochs=1,
-        precision=precision,
-    )
+    spec = spec_of(arm.partition(":")[0], options=options_of(arm), precision=precision)
 
     assert wire_bytes(np.zeros(7, dtype).nbytes, spec) == np.zeros(7, sent_as).nbytes
 

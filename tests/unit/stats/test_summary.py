@@ -15,6 +15,7 @@ from ringside_core.specs import Block, Comparison, LedgerDigest, Outcome, Refusa
 from tests.unit.report.proofs import answered, certificate, verified
 from tests.unit.stats.breakdown_case import twin_and_breakdown_arm
 from tests.unit.stats.factory import (
+    FAILED,
     MACHINE,
     arm_of,
     comparison_of,
@@ -24,8 +25,6 @@ from tests.unit.stats.factory import (
     simple_run,
     spec_of,
 )
-
-FAILED = Outcome(kind="failed", error_class="OSError", reason="no route to host")
 
 
 def scaling() -> Comparison:

@@ -9,8 +9,9 @@ from rich.console import Console
 
 from ringside.certificates import certify_arms as module
 from ringside.certificates.subject import Subject
-from ringside_core.specs import Arm, Certificate, RunSpec, Topology, backend_options
+from ringside_core.specs import Certificate
 from ringside_core.workloads.registry import DEFAULT, WORKLOADS
+from tests.unit.stats.factory import arm_of, spec_of
 
 
 class Asked(Exception):  # noqa: N818  # no error: the answer that the test waits for
@@ -30,19 +31,10 @@ def test_the_workload_says_how_many(
         raise Asked(given["steps"])
 
     monkeypatch.setattr(module, "certify", certify)
-    options = backend_options("serial", {})
-    arm = Arm(label="serial ×1", group="serial", backend="serial", options=options, replicas=1)
-    spec = RunSpec(
-        workload=workload,
-        backend="serial",
-        options=options,
-        topology=Topology(),
-        global_batch=96,
-        epochs=1,
-    )
+    subject = Subject(arm_of("serial"), spec_of("serial", workload=workload, global_batch=96))
 
     with pytest.raises(Asked) as raised:
-        module.certify_arms(Console(quiet=True), [Subject(arm, spec)], tmp_path, steps=asked)
+        module.certify_arms(Console(quiet=True), [subject], tmp_path, steps=asked)
 
     assert raised.value.args == (steps,)
 

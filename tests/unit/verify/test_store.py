@@ -1,5 +1,6 @@
 """A certificate is used again only where nothing has changed since."""
 
+import functools
 import io
 import subprocess
 import sys
@@ -12,7 +13,8 @@ from rich.console import Console
 from ringside.certificates import certify_arms, store
 from ringside.certificates.subject import Subject
 from ringside_core.readings.machine import machine_facts
-from ringside_core.specs import Arm, Certificate, Check, Host, Placement, RunSpec, Topology
+from ringside_core.specs import Certificate, Check, Host, Placement, RunSpec
+from tests.unit.stats.factory import arm_of, spec_of
 
 
 @pytest.fixture(autouse=True)
@@ -20,24 +22,14 @@ def _own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
-def spec(**changes: Any) -> RunSpec:
-    """A run of two replicas."""
-    fields = {
-        "backend": "mirrored",
-        "options": {},
-        "topology": Topology(replicas_per_process=2),
-        "global_batch": 12,
-        "epochs": 1,
-    }
-    return RunSpec(**{**fields, **changes})
+spec = functools.partial(spec_of, "mirrored", 2, global_batch=12)
 
 
 def certificate(**changes: Any) -> Certificate:
     """One that passes."""
     run = changes.pop("spec", spec())
-    arm = Arm(label="m", group="m", backend=run.backend, options=run.options, replicas=2)
     fields = {
-        "arm": arm,
+        "arm": arm_of(run.backend, 2),
         "spec": run,
         "kind": "exact",
         "steps": 20,
