@@ -89,26 +89,6 @@ def test_what_has_changed_is_refused(
     assert all(word in str(refusal.value) for word in words)
 
 
-@pytest.mark.parametrize(
-    ("flags", "words"),
-    [
-        (["--epochs", "1", "--no-verify"], "Received: --no-verify, --epochs."),
-        (["--name", "other"], "Received: --name."),
-        ([], "needs the folder of a comparison"),
-    ],
-)
-def test_flags_beside_it_are_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: list[str], words: str
-) -> None:
-    """By name: everything comes from the folder."""
-    code = ringside.cli.main.run(["compare", "--resume", str(tmp_path), *flags])
-
-    said = " ".join(capsys.readouterr().err.split())
-    assert code == 2
-    assert words in said
-    assert list(tmp_path.iterdir()) == []
-
-
 def with_runs(folder: Path) -> Comparison:
     """A verified comparison with three launches, made here and now, kept in a folder."""
     begun, machine, code = (

@@ -6,21 +6,11 @@ from typing import Any
 
 import pytest
 
-from launch import LAUNCHERS, Plan, Site
-from ringside_core.specs import Host, Placement, RefusalError, assign_slots, read_hostfile
+from launch import Plan, Site
+from ringside_core.specs import RefusalError, assign_slots, read_hostfile
 from tests.unit.launch.conftest import spec_of
 
 RUN_DIR = Path("/runs/one")
-
-
-def test_slurm_refuses_a_hostfile(site: Site) -> None:
-    """Slurm itself chooses the hosts."""
-    placement = Placement(hosts=(Host(name="a", slots=2),))
-
-    with pytest.raises(RefusalError, match="sbatch chooses the hosts"):
-        LAUNCHERS["slurm"]().plan(
-            spec_of("horovod"), run_dir=RUN_DIR, placement=placement, site=site
-        )
 
 
 def test_a_plan_must_start_something(site: Site) -> None:

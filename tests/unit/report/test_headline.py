@@ -16,6 +16,7 @@ from ringside_core.specs import Comparison, Load, Settings
 from tests.unit.report.bout import bout
 from tests.unit.report.judged import SECONDS, bare, contest, judged, pair
 from tests.unit.report.views import bout_view
+from tests.unit.stats.factory import spec_of
 
 SERIAL = pair("horovod ×2", "serial", 1.25, "faster")
 
@@ -177,42 +178,31 @@ def test_a_tuned_arm_against_one_that_is_not_is_a_caveat() -> None:
     assert about_tuning(comparison.replace(trials=(*trials, chose_it))) == []
 
 
-def test_arm_certified_in_turn_is_said_to_be_so() -> None:
-    """An asynchronous arm does not compute exactly the same."""
+def proved(**changes: Any) -> str:
+    """The evidence where the certificate of one contender says something else."""
     summary = judged(contest=contest(1.25))
     arms = [
-        replace(row, certificate=row.certificate.replace(kind="in turn"))
+        replace(row, certificate=row.certificate.replace(**changes))
         if row.certificate and row.arm.label == "mirrored ×2"
         else row
         for row in summary.arms
     ]
+    return head_of(replace(summary, arms=tuple(arms))).evidence
 
-    head = head_of(replace(summary, arms=tuple(arms)))
 
-    assert (
-        "Same arithmetic: both certified, one where updates wait for each other." in head.evidence
-    )
+def test_arm_certified_in_turn_is_said_to_be_so() -> None:
+    """An asynchronous arm does not compute exactly the same."""
+    found = proved(kind="in turn")
+
+    assert "Same arithmetic: both certified, one where updates wait for each other." in found
 
 
 def test_arms_of_two_keras_are_not_said_to_compute_the_same() -> None:
     """Each is certified against a serial run of its own Keras, and those were not compared."""
-    summary = judged(contest=contest(1.25))
-    arms = [
-        replace(
-            row, certificate=row.certificate.replace(spec=row.certificate.spec.replace(keras=3))
-        )
-        if row.certificate and row.arm.label == "mirrored ×2"
-        else row
-        for row in summary.arms
-    ]
+    found = proved(spec=spec_of("mirrored", 2, keras=3))
 
-    head = head_of(replace(summary, arms=tuple(arms)))
-
-    assert (
-        "Same arithmetic: no; each certified against the serial run of its own Keras"
-        in head.evidence
-    )
-    assert "both certified" not in head.evidence
+    assert "Same arithmetic: no; each certified against the serial run of its own Keras" in found
+    assert "both certified" not in found
 
 
 def test_matrix_holds_each_pair_of_a_size_once() -> None:

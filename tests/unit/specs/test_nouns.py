@@ -55,13 +55,8 @@ def test_the_content_hash_names_the_content() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"backend": "horovd"}, ["Did you mean 'horovod'?"]),
-        ({"options": {"controler": "gloo"}}, ["Did you mean 'controller'?"]),
         ({"options": {"compression": "fp8"}}, ["compression", "'none' or 'fp16'"]),
         ({"epochs": 0}, ["epochs", "greater than 0"]),
-        ({"seed": 2**31}, ["seed", "2147483647"]),
-        ({"learning_rate_rule": {"warmup_epochs": 1}}, ["A warm-up needs a rule", "linear"]),
-        ({"backend": "serial", "options": {}}, ["always has one replica"]),
         ({"backend": "mirrored", "options": {}}, ["runs in one process", "--replicas 2"]),
         ({"topology": Topology(replicas_per_process=2)}, ["one replica in each process"]),
         ({"colour": "red"}, ["colour"]),
@@ -71,7 +66,6 @@ def test_the_content_hash_names_the_content() -> None:
             {"backend": "parameter_server", "options": {}, "checkpoint_steps": 5},
             ["saved at the end of an epoch", "Leave out --checkpoint-steps"],
         ),
-        ({"backend": "serial", "options": {"x": "1"}, "topology": Topology()}, ["has no options"]),
     ],
 )
 def test_a_spec_that_makes_no_sense_is_refused(

@@ -14,6 +14,18 @@ from ringside_core.specs import (
     read_surroundings,
 )
 
+HOROVODRUN = {
+    "HOROVOD_RANK": "3",
+    "HOROVOD_SIZE": "4",
+    "HOROVOD_LOCAL_RANK": "1",
+    "HOROVOD_LOCAL_SIZE": "2",
+}
+MPIRUN = {
+    "OMPI_COMM_WORLD_RANK": "1",
+    "OMPI_COMM_WORLD_SIZE": "2",
+    "OMPI_COMM_WORLD_LOCAL_RANK": "1",
+    "OMPI_COMM_WORLD_LOCAL_SIZE": "2",
+}
 PS = {"chief": ["a:1"], "worker": ["a:2", "b:1"], "ps": ["a:3"]}
 
 
@@ -42,6 +54,10 @@ def test_a_hostfile_may_hold_comments_and_empty_lines() -> None:
         ("b." + "a" * 64, "1 to 63 characters"),
         ("a slots=1\na slots=2", "once"),
         ("# nothing\n", "at least one host"),
+        # `host:slots` and `host:port` have no place for IPv6; to a resolver capitals are no others.
+        ("fe80::1", "by its name or its IPv4 address"),
+        ("::1", "by its name or its IPv4 address"),
+        ("node1\nNode1", "may stand in a hostfile once"),
     ],
 )
 def test_a_wrong_hostfile_is_refused(text: str, words: str) -> None:
@@ -50,20 +66,6 @@ def test_a_wrong_hostfile_is_refused(text: str, words: str) -> None:
         parse_hostfile(text, origin="hosts.txt")
 
     assert "hosts.txt" in str(refused.value)
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("fe80::1", "by its name or its IPv4 address"),
-        ("::1", "by its name or its IPv4 address"),
-        ("node1\nNode1", "may stand in a hostfile once"),
-    ],
-)
-def test_an_address_that_no_stack_takes_and_a_name_in_capitals(text: str, words: str) -> None:
-    """`host:slots` and `host:port` have no place for IPv6; to a resolver capitals are no others."""
-    with pytest.raises(RefusalError, match=words):
-        parse_hostfile(text)
 
 
 def test_processes_fill_hosts_in_order() -> None:
@@ -112,24 +114,8 @@ def test_a_training_chief_is_rank_0() -> None:
     ("env", "kind", "rank", "size", "backend"),
     [
         ({}, "alone", 0, 1, "serial"),
-        (
-            {
-                "HOROVOD_RANK": "3",
-                "HOROVOD_SIZE": "4",
-                "HOROVOD_LOCAL_RANK": "1",
-                "HOROVOD_LOCAL_SIZE": "2",
-            },
-            "horovodrun", 3, 4, "horovod",
-        ),
-        (
-            {
-                "OMPI_COMM_WORLD_RANK": "1",
-                "OMPI_COMM_WORLD_SIZE": "2",
-                "OMPI_COMM_WORLD_LOCAL_RANK": "1",
-                "OMPI_COMM_WORLD_LOCAL_SIZE": "2",
-            },
-            "mpirun", 1, 2, "horovod",
-        ),
+        (HOROVODRUN, "horovodrun", 3, 4, "horovod"),
+        (MPIRUN, "mpirun", 1, 2, "horovod"),
         ({"TF_CONFIG": tf_config(PS, index=1)}, "tf_config", 1, 2, "parameter_server"),
         (
             {"TF_CONFIG": tf_config({"worker": ["a:1", "a:2"]}, index=1)},
@@ -151,19 +137,8 @@ def test_surroundings_are_read(
     "env",
     [
         {"HOROVOD_RANK": "0"},
-        {
-            "HOROVOD_RANK": "²",
-            "HOROVOD_SIZE": "4",
-            "HOROVOD_LOCAL_RANK": "1",
-            "HOROVOD_LOCAL_SIZE": "2",
-        },
-        {
-            "TF_CONFIG": tf_config({"worker": ["a:1"]}),
-            "HOROVOD_RANK": "0",
-            "HOROVOD_SIZE": "1",
-            "HOROVOD_LOCAL_RANK": "0",
-            "HOROVOD_LOCAL_SIZE": "1",
-        },
+        {**HOROVODRUN, "HOROVOD_RANK": "²"},
+        {**HOROVODRUN, "TF_CONFIG": tf_config({"worker": ["a:1"]})},
     ],
 )
 def test_half_a_launcher_or_two_are_refused(env: dict[str, str]) -> None:
@@ -241,18 +216,8 @@ def test_a_launcher_that_is_not_served_is_refused(env: dict[str, str], words: st
         ({**SRUN, **PMI, "PALS_RANKID": "1"}, "slurm", (1, 2)),  # srun --mpi=cray_shasta
         ({**SRUN, **TORCH}, "slurm", (1, 2)),  # which a batch script exports to all tasks
         ({**ONE_TASK, "PMIX_RANK": "0"}, "alone", (0, 1)),  # srun --pty bash
-        (
-            {
-                "OMPI_COMM_WORLD_RANK": "1",
-                "OMPI_COMM_WORLD_SIZE": "2",
-                "OMPI_COMM_WORLD_LOCAL_RANK": "1",
-                "OMPI_COMM_WORLD_LOCAL_SIZE": "2",
-                "PMIX_RANK": "1",
-                **TORCH,
-                **ONE_TASK,  # in an allocation it starts its daemons by srun
-            },
-            "mpirun", (1, 2),
-        ),
+        # In an allocation it starts its daemons by srun.
+        ({**MPIRUN, "PMIX_RANK": "1", **TORCH, **ONE_TASK}, "mpirun", (1, 2)),
         ({"TF_CONFIG": tf_config({"worker": ["a:1", "a:2"]}), **PMI, **SRUN}, "tf_config", (0, 2)),
     ],
 )  # fmt: skip
