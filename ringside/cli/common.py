@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 from filelock import FileLock, Timeout
 
+from launch import LauncherName
 from ringside_core.specs import Placement, RefusalError, RunSpec, read_hostfile
 
 LOCK = ".lock"
@@ -27,6 +28,10 @@ FolderName = Annotated[
 ]
 OutputFolder = Annotated[Path, typer.Option(help="Where that folder is made.")]
 
+LauncherFlag = Annotated[
+    LauncherName,
+    typer.Option(help="Of arms with several processes; auto: what each backend joins."),
+]
 HostfileFlag = Annotated[
     Path | None, typer.Option(help="File with lines `host slots=N`. Default: this machine.")
 ]

@@ -3,7 +3,6 @@
 import shlex
 import sys
 import time
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,46 +25,47 @@ from ringside.cli.common import (
 )
 from ringside.cli.stopping import telling
 from ringside.comparison.arms import twin
-from ringside.comparison.budget import asked_for
+from ringside.comparison.budget import parse_duration
 from ringside.comparison.choose import begin, choose_arms, on_hosts
 from ringside.comparison.experiment import RESULTS
 from ringside.comparison.resume import look_again, reopened
 from ringside.comparison.stages import go_on
 from ringside.report.earlier import with_earlier, without_note
 from ringside.stats.summary import summarize
-from ringside_core.specs import Comparison, Placement, RefusalError, RunSpec, Scaling, Shared
+from ringside_core.specs import Asked, Comparison, Placement, RefusalError, RunSpec, Scaling, Shared
 
 DEFAULT_TRIALS = 6
 NOTHING_YET = "nothing was measured yet: give the same command again"
 MAY_BE_NEW = ("resume", "budget")
 
 
-@dataclass(frozen=True)
-class Effort:
-    """How much is measured, as typed."""
-
+def asked_for(
     budget: Annotated[
         str | None,
         typer.Option(
             help="Time for the screening and the final (90s, 10m, 1h), without certificates. With "
             "--resume, for more launches of the final. Default: 255s."
         ),
-    ] = None
+    ] = None,
     launches: Annotated[
         int | None,
         typer.Option(
             min=0,
             help="Launches of the final; 0: only the screening. Default: as the budget is divided.",
         ),
-    ] = None
+    ] = None,
     all_arms: Annotated[
         bool,
         typer.Option(
             "--all-arms",
             help="Let every arm take part in the final, so that every pair has an interval.",
         ),
-    ] = False
-    price: Price = None
+    ] = False,
+    price: Price = None,
+) -> Asked:
+    """How much is measured."""
+    given = {} if budget is None else {"budget_s": parse_duration(budget)}
+    return Asked(launches=launches, all_arms=all_arms, price=price, **given)
 
 
 def trials_of(
@@ -85,7 +85,7 @@ def trials_of(
 
 
 @with_flags(
-    effort=Effort,
+    asked=asked_for,
     trials_each=trials_of,
     placement=placement_from,
     spec=spec_flags(several_arms=True),
@@ -95,7 +95,7 @@ def command(
     context: typer.Context,
     spec: RunSpec,
     placement: Placement,
-    effort: Effort,
+    asked: Asked,
     trials_each: int,
     backends: BackendNames = None,
     replicas: Sizes = None,
@@ -148,7 +148,7 @@ def command(
     began = time.monotonic()
     if resume is not None:
         _refuse_other_flags(context)
-        again = partial(reopened, resume, budget=effort.budget)
+        again = partial(reopened, resume, budget=context.params["budget"])
         if not (resume / RESULTS).is_file():
             again()  # refuses, and leaves no lock
         with only_one(resume):
@@ -156,7 +156,6 @@ def command(
             look_again(console, comparison, resume)
             _finish(console, comparison, resume, began=began)
         return
-    asked = asked_for(**vars(effort))
     chosen = choose_arms(Shared.from_run(spec, scaling), backends, replicas, placement, few=True)
     if dry_run:
         for arm in (*chosen.arms, *twin(chosen.arms)):

@@ -8,13 +8,13 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from launch import LauncherName
 from launch.flags import spec_flags, with_flags
 from ringside.certificates.subject import Subject
 from ringside.cli.common import (
     BackendNames,
     Deadline,
     FolderName,
+    LauncherFlag,
     MinReplicas,
     OutputFolder,
     Sizes,
@@ -58,10 +58,7 @@ def command(
     checkpoint_steps: Annotated[
         int, typer.Option(min=2, help="Updates between two checkpoints within an epoch.")
     ] = 4,
-    launcher: Annotated[
-        LauncherName,
-        typer.Option(help="Of arms with several processes; auto: what each backend joins."),
-    ] = "auto",
+    launcher: LauncherFlag = "auto",
     min_replicas: MinReplicas = None,
     deadline: Deadline = 20.0,
     comparison: Annotated[

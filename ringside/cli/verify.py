@@ -8,13 +8,13 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from launch import LauncherName
 from launch.flags import spec_flags, with_flags
 from ringside.certificates.certify_arms import certify_arms
 from ringside.certificates.trial_request import FEWEST_UPDATES
 from ringside.cli.common import (
     BackendNames,
     FolderName,
+    LauncherFlag,
     OutputFolder,
     Sizes,
     default_name,
@@ -45,10 +45,7 @@ def command(
         bool,
         typer.Option("--explain", help="Show where each arm first differs from the reference."),
     ] = False,
-    launcher: Annotated[
-        LauncherName,
-        typer.Option(help="Of arms with several processes; auto: what each backend joins."),
-    ] = "auto",
+    launcher: LauncherFlag = "auto",
     name: FolderName = None,
     output: OutputFolder = Path("runs"),
 ) -> None:

@@ -38,18 +38,6 @@ def parse_duration(text: str) -> float:
     return seconds
 
 
-def asked_for(
-    *, launches: int | None, budget: str | None, all_arms: bool, price: float | None = None
-) -> Asked:
-    """What the flags ask for; None is a flag that was not given.
-
-    Raises:
-        RefusalError: the budget is no time, or the price is no positive number.
-    """
-    given = {} if budget is None else {"budget_s": parse_duration(budget)}
-    return Asked(launches=launches, all_arms=all_arms, price=price, **given)
-
-
 def refuse_too_short(asked: Asked, screening_s: float) -> None:
     """Refuse a budget that a screening of this length would eat.
 

@@ -7,8 +7,8 @@ import psutil
 import pytest
 
 from launch import make_plan
+from ringside.cli.compare import asked_for
 from ringside.comparison.budget import (
-    asked_for,
     parse_duration,
     refuse_long_final,
     refuse_too_short,
@@ -49,7 +49,7 @@ def test_a_budget_has_a_unit(text: str, seconds: float) -> None:
 )
 def test_what_flags_ask_for(flags: dict[str, Any], asked: Asked) -> None:
     """The default budget leaves time for certificates within six minutes."""
-    assert asked_for(**{"launches": None, "budget": None, "all_arms": False, **flags}) == asked
+    assert asked_for(**flags) == asked
 
 
 def test_a_budget_that_the_screening_would_eat() -> None:
