@@ -107,11 +107,10 @@ def _planned(comparison: Comparison, kept: tuple[str, ...], **costs: Any) -> Com
     asked, spent_s = comparison.asked, comparison.spent_s
     division = divided(
         asked,
-        screening_s=spent_s,
         left_s=max(0.0, asked.budget_s - spent_s),
         arms=len(kept),
         live=comparison.live,
-        **costs,
+        **{"screening_s": spent_s, **costs},
     )
     return comparison.replace(finalists=kept, division=division)
 
@@ -129,23 +128,20 @@ def alone_s(comparison: Comparison, number: int) -> float:
 
 def with_more(comparison: Comparison) -> Comparison:
     """A comparison with more launches, for the time that it has now."""
-    division, asked = comparison.division, comparison.asked
+    division = comparison.division
     if division is None:
         return comparison
-    more = divided(
-        asked,
+    return _planned(
+        comparison,
+        comparison.finalists,
         screening_s=division.screening_s,
-        left_s=max(0.0, asked.budget_s - comparison.spent_s),
         start_s=division.start_s,
         pass_s=division.pass_s,
         scatter=division.scatter,
-        arms=len(comparison.finalists),
-        live=comparison.live,
         made=len(launches_of(comparison).final),
         made_passes=max(1.0, division.phase_s / (division.pass_s or 1.0) - division.warm_passes),
         warm_passes=division.warm_passes,
     )
-    return comparison.replace(division=more)
 
 
 def without_failed(comparison: Comparison, number: int) -> Comparison:

@@ -228,15 +228,6 @@ def test_horovodrun_around_a_strategy_is_refused(tmp_path: Path) -> None:
     assert "Traceback" not in done.stdout
 
 
-def test_tpu_is_refused_with_the_reason(tmp_path: Path) -> None:
-    """Without a TPU."""
-    done = typed("python", "train.py", "--backend", "tpu", "--run-dir", str(tmp_path))
-
-    assert done.returncode == 2
-    assert "needs a TPU" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
 def test_a_horovod_of_another_tensorflow_is_refused(tmp_path: Path) -> None:
     """Found before its library is loaded."""
     package = tmp_path / "horovod"

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -66,11 +67,6 @@ class Launched:
                 continue
         raise AssertionError("no process of the run was found")
 
-    def end(self) -> tuple[int, str]:
-        """Exit code and output; it must end by itself."""
-        said = self.process.communicate(timeout=END_LIMIT_S)[0]
-        return self.process.returncode, said
-
     def close(self) -> None:
         """End it for good."""
         self.process.kill()
@@ -106,6 +102,21 @@ def gone(run_id: str) -> bool:
     return not members(run_id)
 
 
+def ended_by(
+    act: Callable[["subprocess.Popen[str]", str], object], run: Launched, tasks: list[str]
+) -> tuple[int, str]:
+    """Exit code and output of a run that this is done to once it trains; nothing of it is left."""
+    try:
+        run.wait_until_training(tasks)
+        run_id = run.run_id()
+        act(run.process, run_id)
+        said = run.process.communicate(timeout=END_LIMIT_S)[0]
+    finally:
+        run.close()
+    assert gone(run_id), members(run_id)
+    return run.process.returncode, said
+
+
 TASK = "<python"  # a task itself, not horovodrun or mpirun with its command as arguments
 VICTIMS = [
     nightly("mirrored", ["--replicas", "2"], ["rank-0"], (TASK, "train.py")),
@@ -129,20 +140,15 @@ def test_kill_9_of_any_process_ends_the_run(
     tmp_path: Path, backend: str, flags: list[str], tasks: list[str], victim: tuple[str, ...]
 ) -> None:
     """The launcher says `failed` or `hung` and exits with 1; no process of the run is left."""
-    run = Launched(tmp_path / "run", backend, *flags)
-    try:
-        run.wait_until_training(tasks)
-        run_id = run.run_id()
-
-        os.kill(pid_of(run_id, *victim), signal.SIGKILL)
-        code, said = run.end()
-    finally:
-        run.close()
+    code, said = ended_by(
+        lambda _, run_id: os.kill(pid_of(run_id, *victim), signal.SIGKILL),
+        Launched(tmp_path / "run", backend, *flags),
+        tasks,
+    )
 
     assert code == 1, said
     assert said.count("failed(") + said.count("hung(") == 1, said
-    assert gone(run_id), members(run_id)
-    assert not list(run.run_dir.rglob("__autograph*"))
+    assert not list((tmp_path / "run").rglob("__autograph*"))
 
 
 @pytest.mark.parametrize(
@@ -154,33 +160,23 @@ def test_kill_9_of_any_process_ends_the_run(
 )
 def test_a_frozen_rank_is_a_hung_run(tmp_path: Path, backend: str, flags: list[str]) -> None:
     """Open MPI waits for a stopped rank for ever; the deadline does not."""
-    run = Launched(tmp_path / "run", backend, *flags)
-    try:
-        run.wait_until_training(["rank-0"])
-        run_id = run.run_id()
-
-        os.kill(pid_of(run_id, TASK, "train.py"), signal.SIGSTOP)
-        code, said = run.end()
-    finally:
-        run.close()
+    code, said = ended_by(
+        lambda _, run_id: os.kill(pid_of(run_id, TASK, "train.py"), signal.SIGSTOP),
+        Launched(tmp_path / "run", backend, *flags),
+        ["rank-0"],
+    )
 
     assert code == 1, said
     assert f"hung({DEADLINE_S} s)" in said
-    assert gone(run_id), members(run_id)
 
 
 def test_the_launcher_takes_its_processes_with_it(tmp_path: Path) -> None:
     """Ctrl-C of `ringside` leaves nothing behind, though TensorFlow hears no signal in a step."""
-    run = Launched(tmp_path / "run", "multi_worker_mirrored", "--replicas", "2")
-    try:
-        run.wait_until_training(["worker-0"])
-        run_id = run.run_id()
-
-        run.process.send_signal(signal.SIGINT)
-        code, said = run.end()
-    finally:
-        run.close()
+    code, said = ended_by(
+        lambda process, _: process.send_signal(signal.SIGINT),
+        Launched(tmp_path / "run", "multi_worker_mirrored", "--replicas", "2"),
+        ["worker-0"],
+    )
 
     assert code != 0
     assert "Traceback" not in said
-    assert gone(run_id), members(run_id)

@@ -131,19 +131,9 @@ def test_a_command_that_fails(line: str, why: str, asked: Asked) -> None:
     assert asked(script, "a", line=line) == {"a": NoAnswer(why=why)}
 
 
-@pytest.mark.parametrize(
-    ("script", "why"),
-    [
-        (
-            "echo 'ssh: connect to host a port 22: Connection refused' >&2; exit 255",
-            "no ssh server answers there; start it, or name its port in ~/.ssh/config",
-        ),
-        ("echo me; exit 0", "exit 0"),
-    ],
-)
-def test_a_command_that_never_began(script: str, why: str, asked: Asked) -> None:
-    """Our words explain ssh's; a login shell's text is no answer, even with exit code 0."""
-    assert asked(script, "a") == {"a": NoAnswer(why=why)}
+def test_a_command_that_never_began(asked: Asked) -> None:
+    """A login shell's text is no answer, even with exit code 0."""
+    assert asked("echo me; exit 0", "a") == {"a": NoAnswer(why="exit 0")}
 
 
 def test_what_ssh_has_started_ends_with_it(asked: Asked, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from ringside.report.sections.tables import efficiency_cell
 from ringside.report.sections.tuning import settings_of
 from ringside.report.view import view_of
 from ringside.stats.figure import Figure, Interval
-from ringside.stats.summary import Efficiency, summarize
+from ringside.stats.summary import Efficiency
 from ringside_core.specs import Communication, Division, Link
 from tests.unit.report.bout import PARAMETERS, bout
 from tests.unit.report.judged import bare, judged, pair, tables
@@ -244,18 +244,3 @@ def test_wrong_elements_are_shouted() -> None:
 
     assert "3 ELEMENTS WERE WRONG" in section.answer
     assert not section.sure
-
-
-def test_a_plain_fit_under_a_strategy_is_slower() -> None:
-    """A reader who leaves Ringside must know it. Of Keras 3 it was not measured."""
-    comparison = bout()
-    summary = summarize(comparison)
-    three = comparison.replace(shared=comparison.shared.replace(keras=3))
-
-    found = [
-        [one.what for one in caveats(each, summary) if "merges metrics" in one.what]
-        for each in (comparison, three)
-    ]
-
-    assert len(found[0]) == 1 and "horovod" not in found[0][0].partition(":")[0]
-    assert not found[1]

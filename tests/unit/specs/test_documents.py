@@ -186,6 +186,7 @@ def test_differences_name_every_place() -> None:
         ({"arms": bout().arms * 2}, "serial( ×1)? twice"),
         ({"arms": bout().arms[:1]}, "must belong to an arm"),
         ({"runs": bout().runs * 2}, "position 0 twice"),
+        ({"runs": (*bout().runs, bout().runs[0].replace(position=999))}, "in round 1 twice"),
         ({"finalists": ("absent",)}, "finalists.0='absent'"),
     ],
 )
@@ -193,15 +194,6 @@ def test_a_comparison_that_cannot_be_is_refused(changes: dict[str, Any], words: 
     """Whatever wrote it, nothing is computed from it."""
     with pytest.raises(RefusalError, match=words):
         bout().replace(**changes)
-
-
-def test_an_arm_runs_once_in_a_round() -> None:
-    """At any position."""
-    comparison = bout()
-    again = comparison.runs[0].replace(position=999)
-
-    with pytest.raises(RefusalError, match="in round 1 twice"):
-        comparison.replace(runs=(*comparison.runs, again))
 
 
 def begun() -> RecordInProgress:
