@@ -9,9 +9,9 @@ from ringside.certificates.processes import Start
 from ringside.certificates.subject import Subject
 from ringside.drill.cells import Cell, Drill
 from ringside.drill.faults import obstacle
-from ringside.drill.left import fits_of
+from ringside.drill.left import fits_of, records_of
 from ringside.drill.run import Run
-from ringside_core.specs import RefusalError, RunRecord, RunSpec
+from ringside_core.specs import RefusalError, RunSpec
 from ringside_core.text import file_name
 
 
@@ -82,8 +82,7 @@ def _whole(run: Run) -> tuple[int, int, int]:
     fit = len(fits_of(run.folder))
     trainers = trainers_of(run.folder)
     made = max(one.step for one in trainers)  # a callback may have stopped it
-    files = (fits_of(run.folder)[-1] / "records").glob("*.json")
-    records = [RunRecord.from_json(file.read_text(), origin=file.name) for file in files]
+    records = records_of(fits_of(run.folder)[-1])
     of_epoch = max(one.epochs[0].steps for one in records if one.epochs)
     planned = max(one.total_steps for one in trainers)
     return planned, between_checkpoints(run.spec, made, of_epoch), fit

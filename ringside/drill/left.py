@@ -19,6 +19,12 @@ def fits_of(run_dir: Path) -> list[Path]:
     return [run_dir, *later]
 
 
+def records_of(run_dir: Path) -> list[RunRecord]:
+    """What the processes of one training have recorded."""
+    files = (run_dir / "records").glob("*.json")
+    return [RunRecord.from_json(file.read_text(), origin=file.name) for file in files]
+
+
 def unlike(run_dir: Path, whole: Path) -> int:
     """Epochs of the last attempt that were trained on other rows than in the whole run.
 
@@ -62,7 +68,6 @@ def _share(found: NDArray[Any], wanted: NDArray[Any]) -> float:
 
 def _fed(run_dir: Path) -> list[LedgerDigest | None]:
     """The rows of each epoch; empty: its chief did not complete."""
-    files = (run_dir / "records").glob("*.json")
-    records = [RunRecord.from_json(file.read_text(), origin=file.name) for file in files]
+    records = records_of(run_dir)
     chief = next((one for one in records if one.is_chief and one.outcome.completed), None)
     return [] if chief is None else [epoch.ledger for epoch in chief.epochs]

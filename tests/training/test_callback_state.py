@@ -107,8 +107,7 @@ def test_it_ends_as_the_unbroken_one(
     done = checkpoint.read(tmp_path / "run" / checkpoint.NEWEST)[1].epochs_done
     assert done == epochs
     assert resumed.epochs[-1].train["loss"] == whole.epochs[-1].train["loss"]
-    for one, other in zip(weights, again, strict=True):
-        np.testing.assert_array_equal(one, other)
+    np.testing.assert_equal(weights, again)
 
 
 def test_what_begins_again_is_said(tmp_path: Path, records: list[RecordInProgress]) -> None:

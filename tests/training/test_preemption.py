@@ -49,8 +49,7 @@ def test_a_signal_saves_and_ends(tmp_path: Path, after: int, number: int, where:
     if not where:
         return
     resumed, again = train_serial(tmp_path / "run", resume_from=AUTO)
-    for one, other in zip(weights, again, strict=True):
-        np.testing.assert_array_equal(one, other)
+    np.testing.assert_equal(weights, again)
     assert resumed.epochs[0].resumed_examples == (12 if "update" in where else 0)
 
 
@@ -74,8 +73,7 @@ def test_a_damaged_checkpoint_is_passed_over(tmp_path: Path, damaged: int) -> No
     # The damaged one is put aside: the next save would keep it instead of the whole one.
     assert (tmp_path / checkpoint.DAMAGED).exists()
     assert checkpoint.read(tmp_path / checkpoint.BEFORE)[1].epochs_done == 1
-    for one, other in zip(weights, again, strict=True):
-        np.testing.assert_array_equal(one, other)
+    np.testing.assert_equal(weights, again)
 
 
 def test_which_checkpoints_are_kept(tmp_path: Path) -> None:

@@ -36,8 +36,7 @@ def test_a_serial_run_goes_on_bitwise(
         tmp_path / "again", resume_from=str(tmp_path / "checkpoint.npz"), trained=trained
     )
 
-    for one, other in zip(weights, again, strict=True):
-        np.testing.assert_array_equal(one, other)
+    np.testing.assert_equal(weights, again)
     pairs = zip(unbroken.epochs[done:], resumed.epochs, strict=True)
     for number, (expected, found) in enumerate(pairs):
         assert found.train == pytest.approx(expected.train, rel=CLOSE)
@@ -67,8 +66,7 @@ def test_a_run_broken_off_twice_in_one_epoch(tmp_path: Path) -> None:
 
     (epoch,) = resumed.epochs
     assert (epoch.steps, epoch.examples, epoch.resumed_examples) == (1, 2, 18)
-    for one, other in zip(weights, again, strict=True):
-        np.testing.assert_array_equal(one, other)
+    np.testing.assert_equal(weights, again)
 
 
 def test_a_begun_epoch_does_not_go_on_with_others(tmp_path: Path) -> None:

@@ -10,8 +10,9 @@ import pytest
 from backends import make_backend
 from backends.tf_distribute.tpu import TPU
 from ringside_core.keras import tf
-from ringside_core.specs import RefusalError, RunSpec, Surroundings, Topology
+from ringside_core.specs import RefusalError, RunSpec, Surroundings
 from ringside_core.specs.options import TPUOptions
+from tests.unit.stats.factory import spec_of
 
 RESOLVER = "distribute.cluster_resolver.TPUClusterResolver"
 PUBLISHED = {  # as the documentation of 2.21 names them, with what the backend hands over
@@ -33,14 +34,7 @@ def within(name: str) -> tuple[Any, str]:
 
 def spec(replicas: int) -> RunSpec:
     """A run on a TPU that is called `slice`."""
-    return RunSpec(
-        backend="tpu",
-        options={"tpu": "slice"},
-        topology=Topology(replicas_per_process=replicas),
-        global_batch=8,
-        epochs=1,
-        save="record",
-    )
+    return spec_of("tpu", replicas, options={"tpu": "slice"}, save="record")
 
 
 @pytest.fixture(name="calls")

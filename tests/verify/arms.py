@@ -3,8 +3,8 @@
 from typing import Any
 
 from ringside.certificates.subject import Subject
-from ringside_core.specs import Arm, RunSpec, backend_options
-from tests.contract.cases import Case
+from ringside_core.specs import Arm, backend_options
+from tests.unit.stats.factory import spec_of
 
 
 def subject(
@@ -12,20 +12,11 @@ def subject(
 ) -> Subject:
     """An arm and its run; the digits in batches of 48 unless something else is said."""
     typed = backend_options(backend, options or {})
-    topology = Case(backend, replicas).topology
     extra = "".join(f":{key}={value}" for key, value in (options or {}).items())
     label = f"{backend}{extra} ×{replicas}"
     arm = Arm(label=label, group=backend + extra, backend=backend, options=typed, replicas=replicas)
-    fields = {
-        "workload": "digits",
-        "backend": backend,
-        "options": typed,
-        "topology": topology,
-        "global_batch": 48,
-        "epochs": 1,
-        "save": "record",
-    }
-    return Subject(arm, RunSpec(**{**fields, **changes}))
+    fields = {"options": typed, "global_batch": 48, "epochs": 1, "save": "record", "resources": {}}
+    return Subject(arm, spec_of(backend, replicas, **{**fields, **changes}))
 
 
 GLOO: dict[str, object] = {"controller": "gloo"}

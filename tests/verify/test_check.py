@@ -6,7 +6,8 @@ import pytest
 from rich.console import Console
 
 from ringside.cli.check import _checked
-from ringside_core.specs import RunSpec, Topology
+from ringside_core.specs import RunSpec
+from tests.unit.stats.factory import spec_of
 
 pytestmark = pytest.mark.usefixtures("warm")
 SCRIPT = """
@@ -22,22 +23,9 @@ ringside.fit(model, x, x[:, :2], batch_size=4, epochs=2, validation_data=(x[:4],
 NORMALISED = "tf.keras.layers.BatchNormalization()"
 
 
-def spec_of(folder: Path, layer: str, loss: str = '"mse"') -> RunSpec:
-    """A run of the script with this second layer."""
-    (folder / "mine.py").write_text(SCRIPT.replace("LAYER", layer).replace("LOSS", loss))
-    return run_of(str(folder / "mine.py"), 4)
-
-
 def run_of(workload: str, global_batch: int) -> RunSpec:
     """Two epochs of a program."""
-    return RunSpec(
-        workload=workload,
-        backend="serial",
-        options={},
-        topology=Topology(),
-        global_batch=global_batch,
-        epochs=2,
-    )
+    return spec_of("serial", workload=workload, global_batch=global_batch, epochs=2, resources={})
 
 
 @pytest.mark.parametrize(
@@ -68,7 +56,8 @@ def test_it_says_what_verify_will_find(
     tmp_path: Path, layer: str, loss: str, certified: bool, words: str
 ) -> None:
     """Seven rows in batches of four; what stands in the way of a certificate is said."""
-    spec = spec_of(tmp_path, layer, loss)
+    (tmp_path / "mine.py").write_text(SCRIPT.replace("LAYER", layer).replace("LOSS", loss))
+    spec = run_of(str(tmp_path / "mine.py"), 4)
     lines, passed = _checked(Console(), spec)
 
     parameters = {"De": 14, "Ba": 16, "Dr": 8}[layer.removeprefix("tf.keras.layers.")[:2]]
