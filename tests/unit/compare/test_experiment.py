@@ -16,6 +16,7 @@ from ringside.stats.breakdown_arms import breakdown_arms
 from ringside.stats.rounds import launches_of
 from ringside_core.specs import Asked, Comparison, Execution, Load, Outcome, RefusalError, RunSpec
 from tests.unit.compare.made import BASE, Made, comparison_of
+from tests.unit.report.proofs import recertified
 from tests.unit.stats.factory import spec_of
 
 
@@ -127,12 +128,10 @@ def test_a_contender_that_is_no_longer_comparable_leaves(tmp_path: Path) -> None
 def test_arms_that_were_never_to_be_ranked_stay(tmp_path: Path) -> None:
     """Uncertified ones where all take part, and what breaks a step down: the final goes on."""
     comparison = comparison_of("mirrored,horovod", "2", verified=True)
-    kept = tuple(one for one in comparison.certificates if one.arm.label != "mirrored ×2")
+    comparison = recertified(comparison, "mirrored ×2", lambda one: None)
     broken_down = tuple(breakdown_arms(comparison.arms[1:3], comparison.shared))
     comparison = comparison.replace(
-        arms=(*comparison.arms, *broken_down),
-        certificates=kept,
-        asked=Asked(launches=3, all_arms=True),
+        arms=(*comparison.arms, *broken_down), asked=Asked(launches=3, all_arms=True)
     )
 
     ended = made(comparison, tmp_path, Made())
@@ -156,9 +155,9 @@ def test_no_final_is_left_without_a_second_contender(tmp_path: Path) -> None:
 def test_arms_that_are_not_certified_are_no_contenders(tmp_path: Path) -> None:
     """However fast they are."""
     comparison = comparison_of(BACKENDS, "2", verified=True)
-    kept = tuple(one for one in comparison.certificates if one.arm.label != "mirrored ×2")
+    comparison = recertified(comparison, "mirrored ×2", lambda one: None)
 
-    ended = made(comparison.replace(certificates=kept), tmp_path, Made(SPEEDS))
+    ended = made(comparison, tmp_path, Made(SPEEDS))
 
     assert "mirrored ×2" not in ended.finalists
     assert "multi_worker_mirrored ×2" in ended.finalists

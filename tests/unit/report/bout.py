@@ -1,7 +1,6 @@
 """A made-up comparison of fifteen arms and a twin: to look at, and to test with; never measured."""
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,6 @@ from ringside.stats.breakdown_arms import breakdown_arms_of
 from ringside_core.specs import (
     Arm,
     Asked,
-    Certificate,
     Comparison,
     Division,
     EpochRecord,
@@ -26,7 +24,7 @@ from ringside_core.specs import (
     capabilities_of,
 )
 from tests.unit.report.collectives import communication
-from tests.unit.report.proofs import failed, verified
+from tests.unit.report.proofs import recertified, verified
 from tests.unit.stats.factory import (
     MACHINE,
     arm_of,
@@ -88,17 +86,10 @@ def bout() -> Comparison:
 @functools.cache
 def mixed_bout() -> Comparison:
     """The same, with the fastest of two replicas failed, another not verified, one elsewhere."""
-    comparison = bout()
-    changed: dict[str, Callable[[Certificate], Certificate | None]] = {
-        "horovod:controller=mpi ×2": failed,
-        "multi_worker_mirrored ×2": lambda one: None,
-        "mirrored ×2": lambda one: one.replace(machine=MACHINE.replace(host="bench-2")),
-    }
-    certificates = [
-        changed[one.arm.label](one) if one.arm.label in changed else one
-        for one in comparison.certificates
-    ]
-    return comparison.replace(certificates=tuple(one for one in certificates if one))
+    elsewhere = MACHINE.replace(host="bench-2")
+    comparison = recertified(bout(), "horovod:controller=mpi ×2")
+    comparison = recertified(comparison, "multi_worker_mirrored ×2", lambda one: None)
+    return recertified(comparison, "mirrored ×2", lambda one: one.replace(machine=elsewhere))
 
 
 @functools.cache

@@ -1,5 +1,6 @@
 """Made-up certificates: input for tests, never a proof."""
 
+from collections.abc import Callable
 from typing import Any
 
 from ringside.certificates import store
@@ -99,3 +100,23 @@ def failed(one: Certificate) -> Certificate:
     """The same arm, whose gradients were added up where their mean was meant."""
     found = parity("float64", deviation(0.0, 0), deviation(0.03125, 1))
     return one.replace(checks=(found, *COUNTED))
+
+
+def recertified(
+    comparison: Comparison, label: str, change: Callable[[Certificate], Certificate | None] = failed
+) -> Comparison:
+    """The comparison in which the certificate of one arm has changed; None: it is gone."""
+    found = (change(one) if one.arm.label == label else one for one in comparison.certificates)
+    return comparison.replace(certificates=tuple(one for one in found if one))
+
+
+def without_backend(comparison: Comparison, backend: str) -> Comparison:
+    """The comparison without the arms of a backend."""
+    arms = tuple(arm for arm in comparison.arms if arm.backend != backend)
+    labels = tuple(arm.label for arm in arms)
+    return comparison.replace(
+        arms=arms,
+        runs=tuple(run for run in comparison.runs if run.arm in labels),
+        certificates=tuple(one for one in comparison.certificates if one.arm.label in labels),
+        finalists=labels,
+    )

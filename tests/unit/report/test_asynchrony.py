@@ -9,7 +9,7 @@ from ringside.report.blocks import Table
 from ringside.report.sections.asynchrony import asynchrony_section
 from ringside.stats.summary import summarize
 from ringside_core.specs import Arm, Comparison, Settings
-from tests.unit.report.proofs import verified
+from tests.unit.report.proofs import verified, without_backend
 from tests.unit.stats.factory import arm_of, comparison_of, epoch, record, run_of, spec_of
 
 SECONDS = {"horovod": (1.0, 2.9), "parameter_server": (1.2, 1.5)}
@@ -77,16 +77,7 @@ def test_speed_staleness_and_what_they_cost_stand_side_by_side() -> None:
     assert cells["horovod ×2"][6].main.startswith("0.92")
 
 
-@pytest.mark.parametrize("kept", ["horovod", "parameter_server"])
-def test_one_kind_alone_has_no_section(kept: str) -> None:
+@pytest.mark.parametrize("other", SECONDS)
+def test_one_kind_alone_has_no_section(other: str) -> None:
     """There is nothing to set side by side."""
-    comparison = compared()
-    arms = tuple(arm for arm in comparison.arms if arm.backend == kept)
-    labels = {arm.label for arm in arms}
-    alone = comparison.replace(
-        arms=arms,
-        runs=tuple(run for run in comparison.runs if run.arm in labels),
-        certificates=tuple(c for c in comparison.certificates if c.arm.label in labels),
-        finalists=tuple(labels),
-    )
-    assert not list(asynchrony_section(summarize(alone)))
+    assert not list(asynchrony_section(summarize(without_backend(compared(), other))))

@@ -13,7 +13,7 @@ from ringside.report.source import RESULTS
 from ringside.report.view import view_of
 from ringside_core.specs import Block, Comparison, RefusalError, Run
 from tests.unit.report.bout import EXAMPLES, bout
-from tests.unit.report.proofs import failed
+from tests.unit.report.proofs import recertified
 from tests.unit.report.test_safety import LOST, SAFE, kept
 from tests.unit.report.views import bout_view, section_of
 
@@ -82,11 +82,7 @@ def test_a_live_epoch_that_was_ended_has_no_cost() -> None:
 
 def test_without_a_comparable_serial_arm() -> None:
     """Others are certified: the report is written, and says against what there is no ratio."""
-    comparison = bout()
-    certificates = [
-        failed(one) if one.arm.label == "serial" else one for one in comparison.certificates
-    ]
-    view = view_of(comparison.replace(certificates=tuple(certificates)))
+    view = view_of(recertified(bout(), "serial"))
     table = table_of(section_of(view, "choice"))
 
     assert {row[2].note for row in table.rows} == {"no comparable serial arm"}

@@ -22,7 +22,7 @@ from ringside_core.specs import (
 )
 from ringside_core.specs.input_change import CHANGES, InputStage
 from tests.unit.report.bout import bout
-from tests.unit.report.proofs import verified
+from tests.unit.report.proofs import recertified, verified
 from tests.unit.stats.factory import arm_of, comparison_of, epoch, record, run_of, spec_of
 
 STAGES = (
@@ -56,8 +56,7 @@ def compared(in_memory_s: float, cached_s: float) -> Comparison:
             made = record(spec, [epoch(9.0), epoch(train_s), epoch(train_s)])
             runs.append(run_of(arm, [made], number=number, spec=spec))
     comparison = verified(comparison_of(list(seconds), runs, stages=STAGES))
-    kept = tuple(one for one in comparison.certificates if one.arm.label != "unordered")
-    return comparison.replace(certificates=kept)
+    return recertified(comparison, "unordered", lambda one: None)
 
 
 def study_of(comparison: Comparison) -> InputStudy:

@@ -12,7 +12,7 @@ from ringside.report.table import render_table
 from ringside.report.view import view_of
 from ringside_core.specs import Comparison
 from tests.unit.report.bout import bout, mixed_bout
-from tests.unit.report.proofs import answered, certificate, deviation, failed, parity
+from tests.unit.report.proofs import answered, certificate, deviation, failed, parity, recertified
 from tests.unit.report.views import bout_view, mixed_plots, mixed_view, printed
 from tests.unit.stats.factory import arm_of, comparison_of, simple_run
 
@@ -35,14 +35,9 @@ def proof(comparison: Comparison) -> Proof:
 
 def test_answer_when_all_are_certified() -> None:
     """The largest float64 deviation of all arms, and how many go by counting."""
-    comparison = bout()
     worse = parity("float64", deviation(4.5e-13, 7))
-    changed = tuple(
-        one.replace(checks=(worse,)) if one.arm.label == "horovod ×1" else one
-        for one in comparison.certificates
-    )
 
-    found = proof(comparison.replace(certificates=changed))
+    found = proof(recertified(bout(), "horovod ×1", lambda one: one.replace(checks=(worse,))))
 
     assert found.certain
     assert found.answer == (

@@ -19,7 +19,7 @@ from ringside.report.side_by_side import (
 from ringside.stats.side_by_side import _against, ratio_of_means, side_by_side
 from ringside_core.specs import Comparison, RefusalError, Run, Shared, write_whole
 from tests.unit.report.hostile import MARKUP
-from tests.unit.report.proofs import failed
+from tests.unit.report.proofs import recertified, without_backend
 from tests.unit.report.small import small
 from tests.unit.report.views import printed
 from tests.unit.stats.factory import MACHINE, arm_of, weak
@@ -84,12 +84,7 @@ def test_a_regression_and_an_improvement_are_reported() -> None:
 
 def test_certificates_lost_and_gained_are_reported() -> None:
     """An arm that is not comparable is not judged, even if it is slow."""
-    lost = later(horovod=2.0)
-    lost = lost.replace(
-        certificates=tuple(
-            failed(one) if one.arm.label == "horovod ×2" else one for one in lost.certificates
-        )
-    )
+    lost = recertified(later(horovod=2.0), "horovod ×2")
 
     there, back = side_by_side(small(), lost), side_by_side(lost, small())
 
@@ -103,14 +98,8 @@ def test_certificates_lost_and_gained_are_reported() -> None:
 def test_what_differs_around_is_reported_first(tmp_path: Path) -> None:
     """Packages and kernels may differ; they are often what is compared."""
     packages = {**MACHINE.packages, "horovod": "0.29.0"}
-    now = later()
-    now = now.replace(
-        machine=MACHINE.replace(packages=packages, kernel="Linux 7"),
-        arms=now.arms[:2],
-        finalists=now.finalists[:2],
-        runs=tuple(run for run in now.runs if run.arm != "horovod ×2"),
-        certificates=now.certificates[:2],
-    )
+    now = without_backend(later(), "horovod")
+    now = now.replace(machine=MACHINE.replace(packages=packages, kernel="Linux 7"))
 
     two = side_by_side(small(), now)
     write_side_by_side(two, tmp_path, names=("a", "b"))
@@ -254,11 +243,7 @@ def test_a_job_is_guarded(
 
 def test_a_lost_certificate_fails_the_guard() -> None:
     """Nothing is known of the speed of such an arm."""
-    lost = small().replace(
-        certificates=tuple(
-            failed(c) if "horovod" in c.arm.label else c for c in small().certificates
-        )
-    )
+    lost = recertified(small(), "horovod ×2")
     assert guard(side_by_side(small(), lost), 0.05) == (
         True,
         "No longer comparable: horovod ×2.",

@@ -13,7 +13,7 @@ from ringside.report.sections.tables import results_table
 from ringside.report.view import view_of
 from ringside_core.specs import Comparison, Run
 from tests.unit.report.bout import bout
-from tests.unit.report.proofs import verified
+from tests.unit.report.proofs import verified, without_backend
 from tests.unit.report.small import small
 from tests.unit.report.views import section_of
 from tests.unit.stats.factory import (
@@ -199,16 +199,7 @@ def test_unequal_threads_of_either_kind_are_a_caveat() -> None:
 
 def test_a_clean_comparison_has_no_caveat() -> None:
     """Caveats are computed, so there may be none."""
-    whole = small()
-    kept = [arm for arm in whole.arms if arm.backend != "mirrored"]
-    labels = {arm.label for arm in kept}
-    clean = whole.replace(
-        arms=tuple(kept),
-        runs=tuple(run for run in whole.runs if run.arm in labels),
-        certificates=tuple(one for one in whole.certificates if one.arm.label in labels),
-        finalists=tuple(labels),
-        ended_because="All launches were made.",
-    )
+    clean = without_backend(small(), "mirrored").replace(ended_because="All launches were made.")
 
     assert words_of(view_of(clean).caveats) == ""
 

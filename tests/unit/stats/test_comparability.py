@@ -6,7 +6,7 @@ import pytest
 
 from ringside.stats.summary import summarize
 from ringside_core.specs import Comparison, Outcome, RefusalError, Run
-from tests.unit.report.proofs import failed as unlike
+from tests.unit.report.proofs import recertified
 from tests.unit.stats.breakdown_case import twin_and_breakdown_arm
 from tests.unit.stats.factory import (
     MACHINE,
@@ -96,12 +96,7 @@ def test_a_model_that_changed_between_runs_is_refused_with_both(
 
 def test_an_arm_that_is_proved_unlike_does_not_take_the_others_with_it() -> None:
     """It begins with other weights, as its certificate says, and is not ranked."""
-    comparison = twin_and_breakdown_arm()
-    comparison = comparison.replace(
-        certificates=tuple(
-            unlike(one) if one.arm.label == "horovod ×2" else one for one in comparison.certificates
-        )
-    )
+    comparison = recertified(twin_and_breakdown_arm(), "horovod ×2")
     for run in comparison.runs:
         if run.arm != "serial":
             digest = f"{run.position:02}" * 32

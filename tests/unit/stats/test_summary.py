@@ -12,7 +12,7 @@ from ringside.stats.evidence import Answer, replicas_equal, same_rows
 from ringside.stats.figure import Figure, Spread, spread_of
 from ringside.stats.summary import Efficiency, summarize
 from ringside_core.specs import Block, Comparison, LedgerDigest, Outcome, RefusalError, RunSpec
-from tests.unit.report.proofs import answered, certificate, verified
+from tests.unit.report.proofs import answered, certificate, recertified, verified
 from tests.unit.stats.breakdown_case import twin_and_breakdown_arm
 from tests.unit.stats.factory import (
     FAILED,
@@ -46,11 +46,7 @@ def not_comparable_because(comparison: Comparison) -> dict[str, str]:
 
 def with_certificate(label: str, **changes: Any) -> Comparison:
     """The same, with one certificate that differs in this."""
-    comparison = scaling()
-    certificates = (
-        one.replace(**changes) if one.arm.label == label else one for one in comparison.certificates
-    )
-    return comparison.replace(certificates=tuple(certificates))
+    return recertified(scaling(), label, lambda one: one.replace(**changes))
 
 
 def test_median_range_and_number() -> None:
