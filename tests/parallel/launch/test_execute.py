@@ -15,9 +15,8 @@ import pytest
 
 from launch import Plan, Progress, execute
 from ringside_core.specs import Execution, Host
+from tests.parallel.launch.conftest import PlanOf
 from tests.waiting import wait_until
-
-PlanOf = Callable[..., Plan]
 
 ARMS: dict[str, dict[str, Any]] = {
     "one process": {"backend": "mirrored"},

@@ -1,20 +1,17 @@
 """A task ends with its launcher, and with nothing that only looks like the launcher's end."""
 
 import subprocess
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import psutil
 import pytest
 
-from launch import Plan
 from launch.plan import RUN_ID
 from launch.remote.sweep import kill_members
 from tests.parallel.launch.caller import caller_of
+from tests.parallel.launch.conftest import PlanOf
 from tests.waiting import wait_until
-
-PlanOf = Callable[..., Plan]
 
 # A mount namespace of its own, in which /proc/stat is a file that can be written.
 OWN_STAT = 'cat /proc/stat > "$0" && mount --bind "$0" /proc/stat && exec "$@"'

@@ -5,17 +5,16 @@ import contextlib
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
 
-from launch import Plan, Progress, Site, execute
+from launch import Progress, Site, execute
 from launch.remote.sweep import members
 from tests.parallel.launch.caller import caller_of
+from tests.parallel.launch.conftest import PlanOf
 
-PlanOf = Callable[..., Plan]
 SECRET = "hunter2 of a person who\n  'quotes' $HOME"
 
 

@@ -9,9 +9,8 @@ import pytest
 
 from launch import Plan
 from tests.parallel.launch.caller import caller_of
+from tests.parallel.launch.conftest import PlanOf
 from tests.waiting import wait_until
-
-PlanOf = Callable[..., Plan]
 
 ARMS = {
     "tf_config": {"backend": "multi_worker_mirrored"},

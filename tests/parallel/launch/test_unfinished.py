@@ -2,18 +2,18 @@
 
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from launch import Plan, execute
+from launch import execute
 from ringside_core.specs import RunRecord
 from tests.parallel.launch.caller import caller_of
+from tests.parallel.launch.conftest import PlanOf
 from tests.small_disk import fill, small_disk
 from tests.unit.stats.factory import epoch
 
-PlanOf = Callable[..., Plan]
 EPOCHS = tuple(epoch(8.0, end_s=end) for end in (10.0, 11.0))
 
 

@@ -15,10 +15,9 @@ from launch import Plan
 from launch.remote import keepers as keepers_room
 from launch.remote import sweep
 from launch.remote.keepers import SWEEPER, Keepers
+from tests.unit.launch.conftest import PlanOf
 from tests.unit.launch.reached import DIRECT, reached_by
 from tests.waiting import wait_until
-
-PlanOf = Callable[..., Plan]
 
 
 @pytest.fixture

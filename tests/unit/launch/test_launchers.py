@@ -1,6 +1,5 @@
 """Each launcher makes a plan in the same way; what the planner refuses, word for word."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +7,7 @@ import pytest
 
 from launch import Plan, Site
 from ringside_core.specs import RefusalError, assign_slots, read_hostfile
-from tests.unit.launch.conftest import spec_of
+from tests.unit.launch.conftest import PlanOf, spec_of
 
 RUN_DIR = Path("/runs/one")
 
@@ -25,7 +24,6 @@ def test_a_plan_must_start_something(site: Site) -> None:
         )
 
 
-PlanOf = Callable[..., Plan]
 HOSTFILES = Path(__file__).resolve().parents[3] / "hostfiles"
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {

@@ -1,14 +1,13 @@
 """On which interface the processes of a run listen, and what is said where it is every one."""
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from launch import Plan, Site
+from launch import Site
+from tests.unit.launch.conftest import PlanOf
 
-PlanOf = Callable[..., Plan]
 HOSTS = "here slots=1\nthere slots=1\n"
 BUILT = "/venv/lib/ringside_listen.so"
 

@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,9 +10,8 @@ from launch import Plan, Process, Progress
 from launch.children import Child
 from launch.outcome import Evidence, Records, Verdict, judge
 from ringside_core.specs import Outcome
+from tests.unit.launch.conftest import PlanOf
 from tests.unit.stats.factory import COMPLETED, record
-
-PlanOf = Callable[..., Plan]
 
 BAD_BATCH = Outcome(kind="failed", error_class="ValueError", reason="a bad batch")
 LOST_PEER = Outcome(kind="failed", error_class="UnavailableError", reason="Socket closed")

@@ -6,12 +6,10 @@ import secrets
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from launch import Plan
 from launch.children import Children, environment
 from launch.logs import Follower
 from launch.plan import LAUNCHER_NAME, Process
@@ -19,8 +17,7 @@ from launch.remote.host_facts import obstacles
 from launch.remote.sweep import tidy
 from launch.watch import Progress, Watch
 from ringside_core.specs import RunRecord, RunSpec, Topology
-
-PlanOf = Callable[..., Plan]
+from tests.unit.launch.conftest import PlanOf
 
 
 def write_progress(run_dir: Path, task: str, line: str) -> None:

@@ -4,14 +4,12 @@ import contextlib
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from launch import Plan, Site
-
-PlanOf = Callable[..., Plan]
+from launch import Site
+from tests.unit.launch.conftest import PlanOf
 
 TRAIN = (
     "/venv/bin/python -u /ringside/train.py --spec /runs/one/spec.json --run-dir /runs/one --log"

@@ -12,12 +12,11 @@ from pathlib import Path
 import pytest
 
 import ringside.cli.main
-from launch import Plan, execute
+from launch import execute
 from launch.claim import holds_run
 from launch.interrupts import Interrupts
+from tests.unit.launch.conftest import PlanOf
 from tests.unit.launch.reached import DIRECT, reached_by
-
-PlanOf = Callable[..., Plan]
 
 
 @pytest.fixture
