@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from ringside.stats.figure import Figure, Interval, Spread
 from ringside_core.specs import Outcome
-from ringside_core.text import decimals_for, number, percent
+from ringside_core.text import decimals_for, number
 
 NOTHING = "–"
 NARROW = 0.04  # width of an interval of a ratio that needs a third decimal
@@ -21,11 +21,6 @@ def range_of(spread: Spread, *, scale: float = 1.0) -> str:
     places = decimals_for(spread.value * scale)
     low, high = (number(v * scale, places) for v in (spread.lowest, spread.highest))
     return f"[{low}–{high}] {count}"
-
-
-def efficiency(value: Figure) -> str:
-    """An efficiency as `87 %`."""
-    return NOTHING if value.value is None else percent(value.value)
 
 
 def times(ratio: float, within: Interval | None = None) -> str:

@@ -1,18 +1,15 @@
 """`ringside allreduce` between two hosts of the lab, as a person types it."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from ringside.lab import Lab
 from ringside_core.specs import Communication
+from tests.parallel.typed import ringside
 
 SIZES = (64 * 2**10, 2**20)
 STACKS = "mpi:btl_tcp_flags=9,horovod gloo,tf.distribute RING:bytes_per_pack=262144"
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def carried(lab: Lab) -> dict[str, int]:
@@ -28,18 +25,11 @@ def test_every_stack_goes_over_the_measured_link(lab: Lab, tmp_path: Path) -> No
     hostfile.write_text("".join(f"{host.name} slots=1\n" for host in lab.hosts[:2]))
     before = carried(lab)
 
-    done = subprocess.run(
-        [
-            *(str(Path(sys.executable).parent / "ringside"), "allreduce"),
-            *("--hostfile", str(hostfile), "--stacks", STACKS, "--seconds", "0.01"),
-            *("--sizes", ",".join(f"{size}B" for size in SIZES)),
-            *("--output", str(tmp_path), "--name", "found"),
-        ],
-        cwd=ROOT,
-        env={**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")},
-        capture_output=True,
-        text=True,
-        check=False,
+    done = ringside(
+        *("allreduce", "--hostfile", str(hostfile), "--stacks", STACKS, "--seconds", "0.01"),
+        *("--sizes", ",".join(f"{size}B" for size in SIZES)),
+        *("--output", str(tmp_path), "--name", "found"),
+        output=tmp_path,
     )
 
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,10 +1,7 @@
 """`ringside compare` and `verify` over the hosts of a lab, as a person types them."""
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,25 +10,12 @@ import pytest
 
 from ringside.lab import Lab
 from ringside_core.specs import Certificate, Comparison, Topology
+from tests.parallel.typed import ringside
 
-ROOT = Path(__file__).resolve().parents[2]
 SHORT = ("--workload", "synthetic", "-w", "examples=64", "--global-batch", "32")
 HOSTS = 2
 # Several launched runs, one after the other, while other tests run.
 pytestmark = [pytest.mark.timeout(600), pytest.mark.usefixtures("quick_horovodrun")]
-
-
-def ringside(*arguments: str, output: Path) -> "subprocess.CompletedProcess[str]":
-    """The command with a cache of its own: nothing of earlier tests is used again."""
-    return subprocess.run(
-        [sys.executable, "-m", "ringside.cli.main", *arguments],
-        cwd=ROOT,
-        env={**os.environ, "XDG_CACHE_HOME": str(output / "cache")},
-        capture_output=True,
-        text=True,
-        timeout=500,
-        check=False,
-    )
 
 
 @pytest.fixture(scope="module")

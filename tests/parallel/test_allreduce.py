@@ -1,38 +1,26 @@
 """`ringside allreduce`, typed: every stack that runs here, in real processes, on tiny arrays."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from ringside_core.specs import Communication
+from tests.parallel.typed import ringside
 
-ROOT = Path(__file__).resolve().parents[2]
-LIMIT_S = 280
 pytestmark = pytest.mark.usefixtures("warm_commands")
 
 
-@pytest.mark.timeout(LIMIT_S + 20)
+@pytest.mark.timeout(300)
 def test_every_stack_computes_the_closed_form(tmp_path: Path) -> None:
     """Each rank's own cores and times, no wrong element; what cannot run says why."""
     # AUTO is left out: on CPUs it takes the same ring.
     stacks = "mpi,horovod mpi,horovod gloo,horovod nccl,tf.distribute RING,tf.distribute NCCL"
 
-    done = subprocess.run(
-        [
-            sys.executable, "-m", "ringside.cli.main", "allreduce", "--sizes", "8B,64KiB",
-            "--seconds", "0.01", "--stacks", stacks, "--output", str(tmp_path), "--name", "one",
-        ],
-        cwd=ROOT,
-        # What it measures of tiny arrays must not be what a comparison finds later.
-        env={**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")},
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        check=False,
-    )  # fmt: skip
+    done = ringside(
+        *("allreduce", "--sizes", "8B,64KiB", "--seconds", "0.01", "--stacks", stacks),
+        *("--output", str(tmp_path), "--name", "one"),
+        output=tmp_path,  # what it measures of tiny arrays is not what a comparison finds later
+    )
 
     assert done.returncode == 0, done.stdout + done.stderr
     text = (tmp_path / "one" / "communication.json").read_text()

@@ -1,4 +1,4 @@
-"""`ringside compare` as it is typed: in a process of its own, with a cache of its own."""
+"""`ringside` as it is typed: in a process of its own, with a cache of its own."""
 
 import os
 import subprocess
@@ -9,8 +9,22 @@ import psutil
 
 from ringside_core.specs import Comparison
 
+ROOT = Path(__file__).resolve().parents[2]
 LIMIT_S = 420
 FORKS = "RINGSIDE_TESTS_PYTHON"
+
+
+def ringside(*words: str, output: Path) -> "subprocess.CompletedProcess[str]":
+    """A command in the checkout, ended; nothing of earlier tests is used again."""
+    return subprocess.run(
+        [sys.executable, "-m", "ringside.cli.main", *words],
+        cwd=ROOT,
+        env={**os.environ, "XDG_CACHE_HOME": str(output / "cache")},
+        capture_output=True,
+        text=True,
+        timeout=500,
+        check=False,
+    )
 
 
 def started(tmp_path: Path, *flags: str, forks: bool = True) -> "subprocess.Popen[str]":

@@ -12,10 +12,10 @@ from ringside.report.sections.tables import (
     steps_table,
     throughput_cell,
 )
-from ringside.report.words import efficiency, said, why_no_interval
+from ringside.report.words import said, why_no_interval
 from ringside.stats.summary import ArmRow, Summary
 from ringside_core.specs import Comparison
-from ringside_core.text import number, plural
+from ringside_core.text import number, percent, plural
 
 
 def results_section(summary: Summary) -> Section:
@@ -72,12 +72,13 @@ def _scaling_answer(summary: Summary, rows: list[ArmRow]) -> str:
             default=None,
         )
         if best is not None:
-            ceiling = f" ({efficiency(best.of_ceiling)} of as many separate trainings)"
             lines.append(
                 f"with {size} replicas {best.arm.label} reaches "
-                f"{efficiency(best.against_serial)} of {size} × {best.against_serial.base}"
-                f"{'' if best.of_ceiling.value is None else ceiling}"
+                f"{percent(best.against_serial.value or 0.0)} of {size} × "
+                f"{best.against_serial.base}"
             )
+            if (part := best.of_ceiling.value) is not None:
+                lines[-1] += f" ({percent(part)} of as many separate trainings)"
     if not lines:
         return "No arm with one replica is comparable, so there is no base for scaling."
     return f"At best, {'; '.join(lines)}."

@@ -5,11 +5,11 @@ from pathlib import Path
 from ringside.report.blocks import Cell, Column, Table, heads
 from ringside.report.sections.failures import link_to
 from ringside.report.sections.proof import NOT_COMPARABLE
-from ringside.report.words import NOTHING, efficiency, range_of, with_interval
+from ringside.report.words import NOTHING, range_of, with_interval
 from ringside.stats.figure import Spread
 from ringside.stats.run_figures import NOT_REACHED, TOO_SHORT
 from ringside.stats.summary import ArmRow, Efficiency, RunRow, Summary
-from ringside_core.text import decimals_for, number, plural
+from ringside_core.text import decimals_for, number, percent, plural
 
 INPUT_BOUND = 0.8  # of what the data yield alone
 NO_SERIAL = "no arm without distribution"
@@ -64,7 +64,7 @@ def efficiency_cell(value: Efficiency, row: ArmRow, no_base: str) -> Cell:
     if value.interval is not None:
         low, high = (f"{100 * end:.0f}" for end in (value.interval.low, value.interval.high))
         span = f"[{low}, {high}] % "
-    return Cell(efficiency(value), f"{span}of {value.base}")
+    return Cell(percent(value.value), f"{span}of {value.base}")
 
 
 def results_table(summary: Summary) -> Table:
