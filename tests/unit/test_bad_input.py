@@ -41,26 +41,37 @@ def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("flags", "words"),
+    ("env", "flags", "words"),
     [
-        (["--backend", "mirored"], "Did you mean 'mirrored'?"),
-        (["--workload", "digit"], "Did you mean 'digits'?"),
-        (["-o", "servers=2"], "has no options"),
-        (["--backend", "horovod", "-o", "compresion=fp16"], "Did you mean 'compression'?"),
-        (["--backend", "horovod", "-o", "compression"], "name=value"),
-        (["--replicas", "2"], "always has one replica"),
-        (["--backend", "mirrored", "--replicas", "0"], "greater than or equal to 1"),
-        (["--epochs", "many"], "unable to parse string as an integer"),
-        (["--precision", "float17"], "float17"),
-        (["--seed", "2147483648"], "2147483647"),
-        (["--warmup-epochs", "2"], "A warm-up needs a rule"),
-        (["--run-dir", "/dev/null/x"], "must be writable"),
+        ({}, ["--backend", "mirored"], "Did you mean 'mirrored'?"),
+        ({}, ["--workload", "digit"], "Did you mean 'digits'?"),
+        ({}, ["-o", "servers=2"], "has no options"),
+        ({}, ["--backend", "horovod", "-o", "compresion=fp16"], "Did you mean 'compression'?"),
+        ({}, ["--backend", "horovod", "-o", "compression"], "name=value"),
+        ({}, ["--replicas", "2"], "always has one replica"),
+        ({}, ["--backend", "mirrored", "--replicas", "0"], "greater than or equal to 1"),
+        ({}, ["--epochs", "many"], "unable to parse string as an integer"),
+        ({}, ["--precision", "float17"], "float17"),
+        ({}, ["--seed", "2147483648"], "2147483647"),
+        ({}, ["--warmup-epochs", "2"], "A warm-up needs a rule"),
+        ({}, ["--run-dir", "/dev/null/x"], "must be writable"),
+        ({"TF_CONFIG": "{"}, [], "must be JSON"),
+        ({"TF_CONFIG": json.dumps(ONE_WORKER)}, ["--replicas", "3"], "1 launched"),
+        (UNDER_HOROVODRUN, ["--backend", "mirrored"], "runs in one process"),
     ],
 )
 def test_train_refuses(
-    flags: list[str], words: str, capsys: pytest.CaptureFixture[str], in_an_empty_folder: Path
+    env: dict[str, str],
+    flags: list[str],
+    words: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    in_an_empty_folder: Path,
 ) -> None:
-    """`python train.py` with a wrong flag."""
+    """`python train.py` with a wrong flag, or under the wrong launcher."""
+    for name, value in env.items():
+        monkeypatch.setenv(name, value)
+
     code = train.main(flags)
 
     said = capsys.readouterr().err
@@ -69,33 +80,6 @@ def test_train_refuses(
     assert words in said
     assert "Traceback" not in said
     assert list(in_an_empty_folder.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("env", "flags", "words"),
-    [
-        ({"TF_CONFIG": "{"}, [], "must be JSON"),
-        ({"TF_CONFIG": json.dumps(ONE_WORKER)}, ["--replicas", "3"], "1 launched"),
-        (UNDER_HOROVODRUN, ["--backend", "mirrored"], "runs in one process"),
-    ],
-)
-def test_train_refuses_its_surroundings(
-    env: dict[str, str],
-    flags: list[str],
-    words: str,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """`python train.py` under the wrong launcher."""
-    for name, value in env.items():
-        monkeypatch.setenv(name, value)
-
-    code = train.main(flags)
-
-    said = capsys.readouterr().err
-    assert code == 2
-    assert words in said
-    assert "Traceback" not in said
 
 
 @pytest.mark.parametrize(
@@ -146,6 +130,8 @@ def test_train_refuses_its_surroundings(
             f"Received: --servers-on {A} --backend horovod.",
         ),
         (["launch", "--hostfile", "nowhere"], "readable text file"),
+        (["trace", "--backends", "parameter_server"], "must have processes that make every step"),
+        (["trace", "--comparison", "nowhere"], "nowhere"),
         (["launch", "--restarts", "1", "--save", "record"], "needs checkpoints"),
         (["report", "nowhere"], "nowhere/results.json"),
         (["report", "a", "b", "c"], "unexpected extra argument"),

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ringside.cli.main import run
 from ringside.report import write_report
 from ringside.report.plots import timeline_plot
 from ringside.report.sections.timeline import steps_table, timeline_section
@@ -120,25 +119,6 @@ def test_a_trace_joins_a_report(tmp_path: Path) -> None:
 
     text = page.read_text(encoding="utf-8")
     assert "What happens within a step?" in text and "rank-1 input" in text
-
-
-@pytest.mark.parametrize(
-    ("flags", "said"),
-    [
-        (("--backends", "parameter_server"), "must have processes that make every step"),
-        (("--comparison", "nowhere"), "nowhere"),
-    ],
-)
-def test_what_cannot_be_traced_is_refused(
-    flags: tuple[str, ...], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """In one line, before anything is started or written."""
-    folder = tmp_path / "runs"
-    assert run(["trace", *flags, "--output", str(folder)]) == 2
-
-    text = capsys.readouterr().err
-    assert said in text and "Traceback" not in text
-    assert not folder.exists()
 
 
 @pytest.mark.slow
