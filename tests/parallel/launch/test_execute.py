@@ -18,6 +18,7 @@ from ringside_core.specs import Execution, Host
 from tests.parallel.launch.conftest import PlanOf
 from tests.waiting import wait_until
 
+MembersByName = Callable[[Plan], dict[str, int]]
 ARMS: dict[str, dict[str, Any]] = {
     "one process": {"backend": "mirrored"},
     "tf_config": {"backend": "multi_worker_mirrored"},
@@ -73,16 +74,10 @@ VICTIMS = [
 ]
 
 
-@pytest.mark.parametrize(("arm", "victim", "named"), VICTIMS)
-def test_killed(
-    arm: str,
-    victim: str,
-    named: str,
-    plan_of: PlanOf,
-    members_by_name: Callable[[Plan], dict[str, int]],
-) -> None:
-    """After kill -9 of any one process the run ends soon, and the outcome names who died."""
-    plan = plan_of(**ARMS[arm], steps=30)
+def killed_on_the_way(
+    victim: str, plan: Plan, members_by_name: MembersByName
+) -> tuple[Execution, list[float]]:
+    """The execution of `plan` when `victim` is killed once a task has ended step 2; when it was."""
     killed_at: list[float] = []
 
     def kill_at_step_two(progress: Progress) -> None:
@@ -92,7 +87,21 @@ def test_killed(
                 killed_at.append(time.monotonic())
                 os.kill(found[victim], signal.SIGKILL)
 
-    execution = execute(plan, deadline_s=20, on_progress=kill_at_step_two)
+    return execute(plan, deadline_s=20, on_progress=kill_at_step_two), killed_at
+
+
+@pytest.mark.parametrize(("arm", "victim", "named"), VICTIMS)
+def test_killed(
+    arm: str,
+    victim: str,
+    named: str,
+    plan_of: PlanOf,
+    members_by_name: MembersByName,
+) -> None:
+    """After kill -9 of any one process the run ends soon, and the outcome names who died."""
+    execution, killed_at = killed_on_the_way(
+        victim, plan_of(**ARMS[arm], steps=30), members_by_name
+    )
 
     assert killed_at
     assert time.monotonic() - killed_at[0] < 9
@@ -103,42 +112,29 @@ def test_killed(
 
 def test_peers_that_go_on_are_ended(
     plan_of: PlanOf,
-    members_by_name: Callable[[Plan], dict[str, int]],
+    members_by_name: MembersByName,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A peer that does not notice the death, and would train for ever, is ended after a grace."""
     monkeypatch.setattr(sys.modules[execute.__module__], "REPORT_GRACE_S", 0.3)
     plan = plan_of("multi_worker_mirrored", steps=1000)
 
-    def kill_at_step_two(progress: Progress) -> None:
-        victim = members_by_name(plan).get("worker-0")
-        if progress.step >= 2 and victim is not None:
-            os.kill(victim, signal.SIGKILL)
-
-    execution = execute(plan, deadline_s=20, on_progress=kill_at_step_two)
+    execution, _ = killed_on_the_way("worker-0", plan, members_by_name)
 
     assert execution.outcome.reason.startswith("worker-0 was killed by SIGKILL ")
     assert execution.wall_s < 10
 
 
-def test_a_killed_middleman(
-    plan_of: PlanOf, members_by_name: Callable[[Plan], dict[str, int]]
-) -> None:
+def test_a_killed_middleman(plan_of: PlanOf, members_by_name: MembersByName) -> None:
     """Without the process between horovodrun and a rank the run ends, one way or the other.
 
     horovodrun waits for the orphan's output to end, so the training may well complete.
     """
-    plan = plan_of("horovod", steps=15)
-    killed: list[int] = []
+    execution, killed_at = killed_on_the_way(
+        "middleman", plan_of("horovod", steps=15), members_by_name
+    )
 
-    def kill_at_step_two(progress: Progress) -> None:
-        if progress.step >= 2 and not killed:
-            killed.append(members_by_name(plan)["middleman"])
-            os.kill(killed[0], signal.SIGKILL)
-
-    execution = execute(plan, deadline_s=20, on_progress=kill_at_step_two)
-
-    assert killed
+    assert killed_at
     assert execution.outcome.completed or execution.outcome.error_class == "ProcessDied"
 
 
@@ -396,7 +392,7 @@ def test_tasks_on_another_machine(backend: str, plan_of: PlanOf) -> None:
 
 
 @pytest.mark.usefixtures("ssh")
-def test_a_killed_ssh(plan_of: PlanOf, members_by_name: Callable[[Plan], dict[str, int]]) -> None:
+def test_a_killed_ssh(plan_of: PlanOf, members_by_name: MembersByName) -> None:
     """When the connection to a task is cut, the task over there ends too."""
     plan = plan_of("multi_worker_mirrored", hosts=(Host(name="localhost.", slots=2),), steps=30)
     killed: list[str] = []
