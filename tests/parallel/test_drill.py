@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,9 +10,9 @@ import pytest
 
 from ringside.drill.cells import Drill
 from ringside.drill.outside import processes_of
+from tests.parallel.typed import ROOT, starting
 from tests.waiting import wait_until
 
-ROOT = Path(__file__).resolve().parents[2]
 LIMIT_S = 280
 pytestmark = [
     pytest.mark.nightly,
@@ -44,13 +43,7 @@ for epochs in (1, 3):
 def drilling(folder: Path, *flags: str, program: Sequence[str] = MODEL) -> "subprocess.Popen[str]":
     """A drill, by default of a small model with dropout, in a folder of its own."""
     own = ("--name", "drill", "--output", str(folder))
-    return subprocess.Popen(
-        [sys.executable, "-m", "ringside.cli.main", "drill", *program, *own, *flags],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    return starting("drill", *program, *own, *flags)
 
 
 def test_a_killed_rank_and_a_killed_launcher_cost_three_updates(tmp_path: Path) -> None:

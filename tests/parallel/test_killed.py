@@ -7,7 +7,6 @@ launch/test_signals.py kill each launcher of a fake train.py. Here only Ctrl-C c
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +15,7 @@ import psutil
 import pytest
 
 from tests.nightly import nightly
+from tests.parallel.typed import starting
 
 ROOT = Path(__file__).resolve().parents[2]
 START_LIMIT_S = 240
@@ -32,16 +32,9 @@ class Launched:
 
     def __init__(self, run_dir: Path, backend: str, *flags: str) -> None:
         self.run_dir = run_dir
-        self.process = subprocess.Popen(
-            [
-                sys.executable, "-m", "ringside.cli.main", "launch", "--backend", backend,
-                "--workload", "digits", "--epochs", "100000", "--save", "record",
-                "--run-dir", str(run_dir), "--deadline", str(DEADLINE_S), *flags,
-            ],
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
+        self.process = starting(
+            "launch", "--backend", backend, "--workload", "digits", "--epochs", "100000",
+            "--save", "record", "--run-dir", str(run_dir), "--deadline", str(DEADLINE_S), *flags,
         )  # fmt: skip
 
     def wait_until_training(self, tasks: list[str]) -> None:

@@ -1,14 +1,13 @@
 """A user's project with modules of common names trains under every launcher."""
 
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from ringside.comparison.available_arms import ask
 from ringside_core.specs import Arm, RunRecord, backend_options
-from tests.parallel.test_as_typed import LIMIT_S, activated
+from tests.parallel.test_as_typed import LIMIT_S, activated, typed
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.timeout(LIMIT_S + 60)
@@ -86,15 +85,7 @@ def environment(project: Path, **more: str) -> dict[str, str]:
 
 def started(*command: str, cwd: Path, project: Path) -> None:
     """Run a command to its end."""
-    done = subprocess.run(
-        command,
-        cwd=cwd,
-        env=environment(project),
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        check=False,
-    )
+    done = typed(*command, cwd=cwd, env=environment(project))
 
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -27,6 +27,20 @@ def ringside(*words: str, output: Path) -> "subprocess.CompletedProcess[str]":
     )
 
 
+def starting(
+    *words: str, cwd: Path = ROOT, env: dict[str, str] | None = None
+) -> "subprocess.Popen[str]":
+    """A command that goes on, with all that it says in one stream."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "ringside.cli.main", *words],
+        cwd=cwd,
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
 def started(tmp_path: Path, *flags: str, forks: bool = True) -> "subprocess.Popen[str]":
     """`ringside compare` with these flags.
 
@@ -36,14 +50,8 @@ def started(tmp_path: Path, *flags: str, forks: bool = True) -> "subprocess.Pope
         forks: tasks may be forks of one process; if not, it is known by its command who is left.
     """
     env = {name: value for name, value in os.environ.items() if name != FORKS or forks}
-    return subprocess.Popen(
-        [sys.executable, "-m", "ringside.cli.main", "compare", *flags],
-        cwd=tmp_path,
-        env={**env, "XDG_CACHE_HOME": str(tmp_path / "cache")},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    env["XDG_CACHE_HOME"] = str(tmp_path / "cache")
+    return starting("compare", *flags, cwd=tmp_path, env=env)
 
 
 def ended(process: "subprocess.Popen[str]") -> tuple[int, str]:

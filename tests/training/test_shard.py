@@ -4,12 +4,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 
 from ringside_core.keras import tf
 from ringside_core.specs import RefusalError
-from tests.training.by_hand import MPIRUN, SERIAL, ledgers, run
+from tests.training.by_hand import MPIRUN, run, trained_as_by_one_process
 from trainers.reading import _iterate as iterate
 from trainers.rows import cut
 from trainers.shard import digest, own_batches, sharded
@@ -128,14 +127,9 @@ def test_what_cannot_be_divided_is_refused(made: Any, said: str) -> None:
 
 def test_two_ranks_train_the_batches_of_a_serial_run(tmp_path: Path) -> None:
     """With a shuffle before it, a map behind it and a short last batch; the rows' hashes agree."""
-    for name, command in (("serial", SERIAL), ("two", MPIRUN)):
-        done = run("sharded.py", command, tmp_path / name)
-        assert done.returncode == 0, done.stdout + done.stderr
+    serial, two = trained_as_by_one_process("sharded.py", tmp_path)
 
-    serial, two = (np.load(tmp_path / name / "numbers.npz") for name in ("serial", "two"))
-    for name in serial.files:
-        np.testing.assert_allclose(two[name], serial[name], rtol=1e-10)
-    assert ledgers(tmp_path / "two") == ledgers(tmp_path / "serial")
+    assert two == serial
 
 
 def test_an_evaluation_of_divided_data_is_refused(tmp_path: Path) -> None:

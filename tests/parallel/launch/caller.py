@@ -1,7 +1,9 @@
 """A process of its own that executes a plan, so that a test can end it."""
 
+import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from launch import Plan
 
@@ -18,6 +20,12 @@ with Interrupts(saves=True) as interrupts:
     )
 print(execution.outcome)
 """
+
+
+def calling(plan: Plan, folder: Path, *inside: str, **how: Any) -> "subprocess.Popen[str]":
+    """The command, started inside of another; what it prints is to be read."""
+    command = [*inside, *caller_of(plan, folder)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, **how)
 
 
 def caller_of(plan: Plan, folder: Path) -> list[str]:

@@ -9,7 +9,7 @@ import pytest
 
 from launch.plan import RUN_ID
 from launch.remote.sweep import kill_members
-from tests.parallel.launch.caller import caller_of
+from tests.parallel.launch.caller import caller_of, calling
 from tests.parallel.launch.conftest import PlanOf
 from tests.waiting import wait_until
 
@@ -50,9 +50,7 @@ def test_a_task_ends_with_its_launcher(followed: PlanOf, tmp_path: Path) -> None
     """Also if no process waits for the launcher that was killed, and its guard was killed too."""
     plan = followed(steps=10_000)
     try:
-        with subprocess.Popen(
-            caller_of(plan, tmp_path), stdout=subprocess.PIPE, text=True
-        ) as caller:
+        with calling(plan, tmp_path) as caller:
             assert caller.stdout is not None
             next(line for line in caller.stdout if "training, step" in line)
             launcher = psutil.Process(caller.pid)

@@ -12,7 +12,7 @@ import pytest
 
 from launch import Progress, Site, execute
 from launch.remote.sweep import members
-from tests.parallel.launch.caller import caller_of
+from tests.parallel.launch.caller import calling
 from tests.parallel.launch.conftest import PlanOf
 
 SECRET = "hunter2 of a person who\n  'quotes' $HOME"
@@ -129,9 +129,7 @@ def test_a_run_in_a_network_namespace_of_its_own(plan_of: PlanOf, tmp_path: Path
     plan = plan_of("multi_worker_mirrored", steps=20)
     seen: set[str] = set()
 
-    with subprocess.Popen(
-        [*alone, *caller_of(plan, tmp_path)], stdout=subprocess.PIPE, text=True
-    ) as caller:
+    with calling(plan, tmp_path, *alone) as caller:
         assert caller.stdout is not None
         lines = []
         for line in caller.stdout:

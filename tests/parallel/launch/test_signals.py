@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from launch import Plan
-from tests.parallel.launch.caller import caller_of
+from tests.parallel.launch.caller import calling
 from tests.parallel.launch.conftest import PlanOf
 from tests.waiting import wait_until
 
@@ -36,13 +36,7 @@ def test_a_signal_to_the_caller(
 ) -> None:
     """The caller ends as the signal asks, and everything that it started is gone."""
     plan = plan_of(**ARMS[arm], steps=1000, who="absent")
-    with subprocess.Popen(
-        caller_of(plan, tmp_path),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    ) as caller:
+    with calling(plan, tmp_path, stderr=subprocess.PIPE, start_new_session=True) as caller:
         assert caller.stdout is not None
         for line in caller.stdout:
             if "training, step" in line:
@@ -64,9 +58,7 @@ def test_a_run_that_saves_is_asked_to_end(arm: str, plan_of: PlanOf, tmp_path: P
     mpirun has a handler for the signal too, and servers have none.
     """
     plan = plan_of(**ARMS[arm], steps=1000, who="absent", what="save when asked")
-    with subprocess.Popen(
-        caller_of(plan, tmp_path), stdout=subprocess.PIPE, text=True, start_new_session=True
-    ) as caller:
+    with calling(plan, tmp_path, start_new_session=True) as caller:
         assert caller.stdout is not None
         ready = set()
         for line in caller.stdout:

@@ -1,7 +1,6 @@
 """What is left of a process that could not write its record."""
 
 import signal
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +8,7 @@ import pytest
 
 from launch import execute
 from ringside_core.specs import RunRecord
-from tests.parallel.launch.caller import caller_of
+from tests.parallel.launch.caller import calling
 from tests.parallel.launch.conftest import PlanOf
 from tests.small_disk import fill, small_disk
 from tests.unit.stats.factory import epoch
@@ -38,9 +37,7 @@ def test_a_launcher_that_is_ended_leaves_epochs(
 ) -> None:
     """As when a batch system takes the machine away."""
     plan = plan_of("multi_worker_mirrored", program="unfinished", then="wait")
-    with subprocess.Popen(
-        caller_of(plan, tmp_path), stdout=subprocess.PIPE, text=True, start_new_session=True
-    ) as caller:
+    with calling(plan, tmp_path, start_new_session=True) as caller:
         assert caller.stdout is not None
         seen: set[str] = set()
         while len(seen) < 2:
