@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import os
 import signal
 from collections.abc import Callable, Sequence
@@ -13,9 +14,9 @@ import numpy as np
 import ringside
 from backends import make_backend
 from ringside_core.keras import KERAS, get_weights, tf
-from ringside_core.specs import EpochRecord, RecordInProgress, RunSpec, Surroundings, Topology
+from ringside_core.specs import EpochRecord, RecordInProgress, Surroundings
 from ringside_core.workloads.workload import Workload
-from tests.contract.cases import EPOCHS, GLOBAL_BATCH, NUM_TRAIN, SEED
+from tests.contract.cases import GLOBAL_BATCH, NUM_TRAIN, Case
 from tests.contract.linear import data, linear
 from trainers.driver import Listener
 from trainers.fit import train_call
@@ -73,19 +74,8 @@ def broken_off(signalled: int = 0, dies: int = 0) -> Workload:
     return dataclasses.replace(momentum(), callbacks=lambda: [Ends(acts)])
 
 
-def spec_of(**changes: Any) -> RunSpec:
-    """A serial run of it in float64, two epochs."""
-    fields = {
-        "workload": "tests.training.momentum:momentum",
-        "backend": "serial",
-        "options": {},
-        "topology": Topology(),
-        "global_batch": GLOBAL_BATCH,
-        "epochs": EPOCHS,
-        "precision": "float64",
-        "seed": SEED,
-    }
-    return RunSpec(**{**fields, **changes})
+spec_of = functools.partial(Case("serial", 1).spec, workload="tests.training.momentum:momentum")
+"""A serial run of it in float64, two epochs."""
 
 
 class OnceDone(Listener):

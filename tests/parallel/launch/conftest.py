@@ -19,11 +19,9 @@ from launch.remote import sweep
 from ringside_core.specs import (
     Host,
     Placement,
-    RunSpec,
-    Topology,
-    capabilities_of,
     read_surroundings,
 )
+from tests.contract.cases import Case
 from tests.waiting import wait_until
 
 HERE = Path(__file__).resolve().parent
@@ -68,17 +66,8 @@ def plan_of_(tmp_path: Path) -> Iterator[PlanOf]:
         program: str = "fake",
         **order: str | int | float,
     ) -> Plan:
-        single = capabilities_of(backend).process_model == "single"
-        spec = RunSpec(
-            backend=backend,
-            options=options or {},
-            topology=Topology(replicas_per_process=replicas)
-            if single
-            else Topology(processes_per_host=replicas),
-            global_batch=8 * replicas,
-            epochs=1,
-            workload_options=order,
-        )
+        case = Case(backend, replicas, options or {})
+        spec = case.spec("digits", global_batch=8 * replicas, epochs=1, workload_options=order)
         site = dataclasses.replace(Site.here(), root=str(HERE / program))
         run_dir = tmp_path / f"run-{len(plans)}"
         plan = make_plan(
