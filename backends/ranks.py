@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from backends.base import Backend, statistics
@@ -23,11 +24,13 @@ class Ranks(Backend):
     def hold_sums(self, variables: list[Any]) -> Callable[[], None]:
         """The sums over the ranks."""
         own = [variable.numpy() for variable in variables]
-        for variable, value in zip(variables, own, strict=True):
-            variable.assign(self.all_reduce(value))
+        sums = [self.all_reduce(value) for value in own]
+        for variable, total in zip(variables, sums, strict=True):
+            variable.assign(total)
 
         def hold_own() -> None:
-            for variable, value in zip(variables, own, strict=True):
-                variable.assign(value)
+            for variable, value, total in zip(variables, own, sums, strict=True):
+                if np.array_equal(variable.numpy(), total):  # else a callback has written it
+                    variable.assign(value)
 
         return hold_own

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from backends.base import Backend
-from ringside_core.specs import EpochRecord, RecordInProgress, RunSpec
+from ringside_core.specs import EpochRecord, RecordInProgress, RefusalError, RunSpec
 from trainers.checkpoint import weights_digest
 from trainers.clock import Clock
 from trainers.reading import Place, Reading
@@ -215,7 +215,7 @@ class Driver:
             logs: what Keras tells of the epoch and its validation.
 
         Raises:
-            RefusalError: processes have read other batches.
+            RefusalError: processes have read other batches, or no row was trained.
             DivergedError: a loss or a metric is no number.
         """
         clock, spec = self.clock, self.training.spec
@@ -229,6 +229,12 @@ class Driver:
         totals.check(self._epoch, before=self.training.updates_before if first else 0)
         fed = totals.read()
         beside_s = clock.before_s + time.perf_counter() - clock.stopped_at
+        if fed.rows == before:
+            raise RefusalError(
+                "An epoch must train rows.",
+                received="none: another training step than that of the compiled model",
+                advice="Set model.train_step above model.compile, or write it into a class.",
+            )
         ended = _numbers(logs)
         if not np.isfinite(list(ended.values())).all():
             raise DivergedError(f"epoch {self._epoch + 1} ended with {ended}")

@@ -28,7 +28,7 @@ from trainers.preemption import Preemption
 from trainers.reading import Reading, begins_again, reading, rows_of_arrays
 from trainers.resume import check_goes_on, restored
 from trainers.shard import digest
-from trainers.step import Steps
+from trainers.step import Steps, hold_own
 from trainers.sync_proof import ReplicasDifferError, SyncProof
 from trainers.totals import Totals
 from trainers.workers import fit_by_workers
@@ -290,8 +290,13 @@ class _Calls(_Quiet):
             self._before_epoch -= training.updates_before
         self.driver.begin_epoch(epoch)
 
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        """A callback may have evaluated the model."""
+        hold_own(self.model)
+
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """`batch` is the number, in its epoch, of the last update made."""
+        hold_own(self.model)
         began, driver = time.perf_counter(), self.driver
         training, end = driver.training, batch + 1
         workers = training.workers

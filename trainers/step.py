@@ -90,7 +90,6 @@ class Steps:
         self._traced_for: tuple[Any, ...] = ()
         self._models: list[Any] = []
         self._evaluating = False
-        self._hold_own: Callable[[], None] = lambda: None
         self.on_last_step: Callable[[], None] = lambda: None
         self._settle: Callable[[], None] = lambda: None  # seeds of layers are a thread's own
         # Every replica gets the whole global batch; public, and called by both Keras.
@@ -99,18 +98,8 @@ class Steps:
     def begin(
         self, model: Any, *, at_tape: bool, each_step: bool, hashed: int = 1, shards: int = 1
     ) -> None:
-        """A training of a model begins; see the attributes.
-
-        Raises:
-            RefusalError: the model got another training step since it was compiled.
-        """
+        """A training of a model begins; see the attributes."""
         self.take(model)
-        if (by_rows := vars(model).get(_BY_ROWS)) and vars(model)["train_step"] is not by_rows:
-            raise RefusalError(
-                "A model has its training step before it is compiled.",
-                received="model.train_step set later",
-                advice="Set it above model.compile, or write it into the class.",
-            )
         self.at_tape, self.each_step = at_tape, each_step
         self.hashed, self.shards = hashed, shards
         traced_for = (model, at_tape, each_step, hashed, shards, self.tiled)
@@ -338,7 +327,6 @@ class Steps:
                 noted=lambda: not model.jit_compile,
                 kept=lambda: statistics(model),
             )
-        held[_BY_ROWS] = held["train_step"]
         if not several:
             return
         if VERSION == 3 and self.backend.in_strategy:
@@ -347,7 +335,7 @@ class Steps:
             held["_jit_compile"] = False
         if self.backend.in_strategy:
             held["predict_step"] = partial(self._predict, model.predict_step)
-        evaluate, train_on_batch, reset = model.evaluate, model.train_on_batch, model.reset_metrics
+        evaluate, train_on_batch = model.evaluate, model.train_on_batch
 
         def merged_at_once(*args: Any, **kwargs: Any) -> Any:
             if self.shards > 1:
@@ -358,16 +346,8 @@ class Steps:
                 )
             if not self._merges(model):
                 held[_MERGED_AT_ONCE], model.train_function = True, None
-            hold_own()
+            hold_own(model)
             return train_on_batch(*args, **kwargs)
-
-        def hold_own() -> None:
-            self._hold_own()
-            self._hold_own = lambda: None
-
-        def reset_metrics() -> None:
-            hold_own()  # an author's metric may reset nothing
-            reset()
 
         def averaged(*args: Any, **kwargs: Any) -> Any:
             self.backend.average_statistics(model)
@@ -378,7 +358,8 @@ class Steps:
                 self._evaluating = False
 
         held["evaluate"], held["train_on_batch"] = averaged, merged_at_once
-        held["reset_metrics"] = reset_metrics
+        for name in ("reset_metrics", "test_on_batch"):
+            held[name] = partial(_with_own, model, getattr(model, name))
         held[KERAS.epoch_logs] = partial(self._epoch_logs, model)
         read = with_metrics(model.get_metrics_result)
 
@@ -403,14 +384,15 @@ class Steps:
 
     def _epoch_logs(self, model: Any, logs: Any) -> Any:
         """What Keras tells of an epoch or an evaluation, from the logs of its last step."""
-        self.on_last_step()
+        if not self._evaluating:
+            self.on_last_step()
         states = [KERAS.raw(v) for metric in model.metrics for v in metric.variables]
         said = getattr(type(model), KERAS.epoch_logs).__get__(model)
         read = type(model).get_metrics_result.__get__(model)
         own = self._evaluating or self._merges(model)
 
-        self._hold_own()
-        self._hold_own = self.backend.hold_sums(states)  # for callbacks, until metrics are reset
+        hold_own(model)
+        vars(model)[_HELD] = self.backend.hold_sums(states)  # for callbacks
         with self.backend.scope():
             found = said(logs) if own else read()
             # A result may be the variable itself.
@@ -516,6 +498,19 @@ class Steps:
         held["result"] = over_replicas
 
 
+def hold_own(model: Any) -> None:
+    """Let metrics hold what each process has counted, before they count more or are reset.
+
+    Behind an epoch or an evaluation they hold the sums over all, for callbacks.
+    """
+    vars(model).pop(_HELD, lambda: None)()
+
+
+def _with_own(model: Any, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    hold_own(model)
+    return method(*args, **kwargs)
+
+
 def _has_rows(value: Any) -> bool:
     return value is not None and bool(tf.convert_to_tensor(value).shape.rank)
 
@@ -546,5 +541,5 @@ def _may_be_none(n: Any, size: int) -> bool:
     return not isinstance(n, int) or n < size
 
 
-_TAKEN, _BY_ROWS = "_ringside_taken", "_ringside_by_rows"
+_TAKEN, _HELD = "_ringside_taken", "_ringside_held"
 _MERGED_AT_ONCE = "_ringside_merged_at_once"

@@ -32,7 +32,9 @@ from ringside.certificates.trial_request import (
 )
 from ringside_core.keras import (
     KERAS,
+    OWN_STEP,
     VERSION,
+    has_own_step,
     is_of_keras,
     lowest_bits,
     optimizer_variables,
@@ -163,6 +165,7 @@ class Trial:
         """Let plain Keras' steps of a model draw for certificates, and note the rows they get."""
         # As long as this process lives: several trainings of a model are traced once.
         model, draws = call.model, self._draws
+        vars(model).setdefault(OWN_STEP, has_own_step(model))  # `noting` is not the author's
         make_variables(call)
         if id(model) in self._authors:
             return

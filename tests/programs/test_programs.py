@@ -146,6 +146,7 @@ PROCESSES = (
     "queue_of_gathered_rows",
     "queue_of_own_rows",
     "ragged_and_sparse_rows",
+    "results_of_the_authors",
     "several_fits",
     "sharpness_of_own_rows",
     "short_batch_as_full",

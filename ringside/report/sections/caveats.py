@@ -258,10 +258,11 @@ def _metrics(comparison: Comparison, summary: Summary) -> Iterator[Caveat]:
         for row in ranked(summary)
         if row.arm.capabilities.family == "tf.distribute"
         and row.arm.capabilities.synchronous
-        and row.arm.settings.metrics != "each_step"
         and row.arm.replicas > 1
+        and (spec := comparison.spec_of(row.arm, 0)).metrics == "each_epoch"
+        and spec.keras == 2
     ]
-    if rows and comparison.shared.keras == 2:
+    if rows:
         yield Caveat(
             f"{_names(rows)}: where Keras wrote the step, Ringside merges metrics over replicas "
             "once an epoch, as Horovod's users do. Keras' own fit under a strategy does it in "
