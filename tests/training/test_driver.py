@@ -12,6 +12,7 @@ from ringside_core.keras import tf
 from ringside_core.readings.process import cpu_seconds
 from ringside_core.specs import EpochRecord, RecordInProgress, RefusalError
 from ringside_core.workloads.workload import Workload
+from tests.contract.linear import data
 from tests.training.momentum import STEPS, momentum, train_serial
 from trainers.driver import Listener
 
@@ -152,3 +153,21 @@ def test_a_model_that_keras_cannot_save_ends_no_run(
 
     assert any("No model.keras was written" in each for each in records[0].warnings)
     assert (tmp_path / "checkpoint.npz").exists()
+
+
+def test_an_evaluation_by_a_callback_does_not_end_an_epoch(tmp_path: Path) -> None:
+    """Its steps are all timed, also where a step has several parts: here two passes."""
+
+    class Evaluates(tf.keras.callbacks.Callback):
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            if batch == 1:
+                self.model.evaluate(*data(4, 1), verbose=0)
+
+    def evaluated() -> Workload:
+        return dataclasses.replace(momentum(), callbacks=lambda: [Evaluates()])
+
+    kept, _ = train_serial(
+        tmp_path, trained=evaluated, gradient_accumulation_steps=2, save="record"
+    )
+
+    assert [(epoch.steps, len(epoch.step_end_s)) for epoch in kept.epochs] == 2 * [(STEPS, STEPS)]

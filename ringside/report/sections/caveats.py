@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from ringside.report.blocks import Bullets, Caveat, Section
 from ringside.report.earlier import CONTRADICTION
-from ringside.report.ranking import counted_runs, ranked, sizes_of
+from ringside.report.ranking import counted_runs, merges_once_an_epoch, ranked, sizes_of
 from ringside.report.sections.headline import (
     MORE_TIME,
     against_serial,
@@ -253,20 +253,11 @@ def _clock(summary: Summary) -> Iterator[Caveat]:
 
 
 def _metrics(comparison: Comparison, summary: Summary) -> Iterator[Caveat]:
-    rows = [
-        row
-        for row in ranked(summary)
-        if row.arm.capabilities.family == "tf.distribute"
-        and row.arm.capabilities.synchronous
-        and row.arm.replicas > 1
-        and (spec := comparison.spec_of(row.arm, 0)).metrics == "each_epoch"
-        and spec.keras == 2
-    ]
-    if rows:
+    if rows := [row for row in ranked(summary) if merges_once_an_epoch(comparison, row)]:
         yield Caveat(
             f"{_names(rows)}: where Keras wrote the step, Ringside merges metrics over replicas "
             "once an epoch, as Horovod's users do. Keras' own fit under a strategy does it in "
-            "each step, and is slower by that.",
+            "each step: an all-reduce for each, between processes or devices.",
             f"Compare with `{rows[0].arm.backend}:metrics=each_step` beside the others to see by "
             "how much.",
         )

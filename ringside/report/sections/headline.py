@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ringside.report.ranking import family_of, ranked
+from ringside.report.ranking import family_of, merges_once_an_epoch, ranked
 from ringside.report.words import said, span_of, times
 from ringside.stats.contest import Contest
 from ringside.stats.figure import Interval
@@ -150,7 +150,22 @@ def _evidence(
         )
     if contest.word == "cannot tell":
         text += f" What would help: {what_helps(comparison)}."
-    return f"{text} {same}"
+    return f"{text} {same}{_metrics(comparison, rows)}"
+
+
+def _metrics(comparison: Comparison, rows: list[ArmRow]) -> str:
+    """Between processes this is an all-reduce for each metric, which may turn the answer round."""
+    late = [
+        row.arm.backend
+        for row in rows
+        if merges_once_an_epoch(comparison, row)
+        and comparison.spec_of(row.arm).topology.num_processes > 1
+    ]
+    return "".join(
+        f" Keras' own fit under {name} merges metrics in each step, and may be slower: "
+        f"{name}:metrics=each_step."
+        for name in dict.fromkeys(late)
+    )
 
 
 def what_helps(comparison: Comparison) -> str:

@@ -162,6 +162,21 @@ def test_metrics_that_keras_would_merge_in_each_step_are_a_caveat() -> None:
     assert not about_metrics(replace(summary, arms=as_keras))
 
 
+def test_the_answer_says_what_keras_own_fit_would_cost_between_processes() -> None:
+    """Horovod's opponent is multi_worker_mirrored: there each metric is an all-reduce a step."""
+    seconds = {("serial", 1): 1.0, ("multi_worker_mirrored", 2): 0.6, ("horovod", 2): 0.8}
+    made = bare(seconds)
+
+    head = headline_of(made, summarize(made))
+
+    said = "Keras' own fit under multi_worker_mirrored merges metrics in each step"
+    assert head and said in head.evidence
+    assert "merges metrics" not in head_of(judged(contest=contest(1.25))).evidence
+    shared = made.replace(shared=made.shared.replace(metrics="each_step"))
+    each_step = headline_of(shared, summarize(made))
+    assert each_step and said not in each_step.evidence
+
+
 def test_a_tuned_arm_against_one_that_is_not_is_a_caveat() -> None:
     """Also if trials were made for it, and what they chose is not ranked; not if they chose it."""
     comparison = bout()
