@@ -85,7 +85,7 @@ def train_call(
     x = call.arguments.get("x")
     drawn = timed and same_cores and backend.capabilities.synchronous and draws_in_parallel(x)
     hashed = 0 if drawn else _HASHED if timed else 1
-    merges = looks or spec.metrics == "each_step"
+    merges = looks or spec.merges_each_step
     steps.begin(model, at_tape=at_tape, each_step=merges, hashed=hashed, shards=shards)
     with backend.scope():
         make_variables(call)

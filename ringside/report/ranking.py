@@ -6,7 +6,6 @@ from ringside.report.blocks import Cell
 from ringside.report.words import NOTHING, span_or_none, times
 from ringside.stats.final import Pair
 from ringside.stats.summary import ArmRow, Summary
-from ringside_core.specs import Comparison
 from ringside_core.specs.backends import FAMILIES
 
 
@@ -34,13 +33,6 @@ def ranked(summary: Summary, replicas: int | None = None) -> list[ArmRow]:
     ]
     once = {row.arm.label: row.mean_throughput.interval is None for row in kept}
     return sorted(kept, key=lambda r: (once[r.arm.label], -(r.mean_throughput.value or 0.0)))
-
-
-def merges_once_an_epoch(comparison: Comparison, row: ArmRow) -> bool:
-    """Whether Keras' own fit on this backend would merge metrics over replicas in each step."""
-    able, spec = row.arm.capabilities, comparison.spec_of(row.arm)
-    strategy = able.family == "tf.distribute" and able.synchronous and row.arm.replicas > 1
-    return strategy and spec.metrics == "each_epoch" and spec.keras == 2
 
 
 def sizes_of(rows: Sequence[ArmRow]) -> list[int]:

@@ -132,12 +132,13 @@ class TrainingSpec(Noun):
         Policy | None, Knob("Keras' dtype policy. Default: as the author says.", per_arm=True)
     ] = None
     metrics: Annotated[
-        Literal["each_epoch", "each_step"],
+        Literal["each_epoch", "each_step"] | None,
         Knob(
-            "When they are added over replicas. each_step: as Keras' fit does under a strategy.",
+            "When they are added over replicas. Default: as Keras' own fit, under a strategy "
+            "each_step.",
             per_arm=True,
         ),
-    ] = "each_epoch"
+    ] = None
     slow_worker: Annotated[
         float | None,
         Field(gt=0, lt=1),
@@ -327,6 +328,13 @@ class RunSpec(TrainingSpec, Document):
     def capabilities(self) -> Capabilities:
         """What the backend is able to do."""
         return backend_row(self.backend).capabilities
+
+    @property
+    def merges_each_step(self) -> bool:
+        """Whether metrics are added over replicas in each step, as legacy Keras' own fit does."""
+        able = self.capabilities
+        as_keras = able.family == "tf.distribute" and able.synchronous and self.keras == 2
+        return as_keras if self.metrics is None else self.metrics == "each_step"
 
     @property
     def has_one_result(self) -> bool:

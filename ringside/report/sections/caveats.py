@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from ringside.report.blocks import Bullets, Caveat, Section
 from ringside.report.earlier import CONTRADICTION
-from ringside.report.ranking import counted_runs, merges_once_an_epoch, ranked, sizes_of
+from ringside.report.ranking import counted_runs, ranked, sizes_of
 from ringside.report.sections.headline import (
     MORE_TIME,
     against_serial,
@@ -47,7 +47,6 @@ def caveats(comparison: Comparison, summary: Summary) -> list[Caveat]:
         *_resources(placed, comparison.machine),
         *_warm_up(summary),
         *_clock(summary),
-        *_metrics(comparison, summary),
         *_epochs_in_another_order(summary),
         *_input(summary),
         *_launchers_left_out(summary),
@@ -249,17 +248,6 @@ def _clock(summary: Summary) -> Iterator[Caveat]:
             f"Ringside's own clock and counting cost more than {percent(MUCH_CLOCK)} of a step: "
             f"{listed(dear)}.",
             "All arms have this cost; its share falls when steps are longer.",
-        )
-
-
-def _metrics(comparison: Comparison, summary: Summary) -> Iterator[Caveat]:
-    if rows := [row for row in ranked(summary) if merges_once_an_epoch(comparison, row)]:
-        yield Caveat(
-            f"{_names(rows)}: where Keras wrote the step, Ringside merges metrics over replicas "
-            "once an epoch, as Horovod's users do. Keras' own fit under a strategy does it in "
-            "each step: an all-reduce for each, between processes or devices.",
-            f"Compare with `{rows[0].arm.backend}:metrics=each_step` beside the others to see by "
-            "how much.",
         )
 
 

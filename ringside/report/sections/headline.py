@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ringside.report.ranking import family_of, merges_once_an_epoch, ranked
+from ringside.report.ranking import family_of, ranked
 from ringside.report.words import said, span_of, times
 from ringside.stats.contest import Contest
 from ringside.stats.figure import Interval
@@ -155,16 +155,16 @@ def _evidence(
 
 def _metrics(comparison: Comparison, rows: list[ArmRow]) -> str:
     """Between processes this is an all-reduce for each metric, which may turn the answer round."""
-    late = [
-        row.arm.backend
-        for row in rows
-        if merges_once_an_epoch(comparison, row)
-        and comparison.spec_of(row.arm).topology.num_processes > 1
+    specs = [comparison.spec_of(row.arm) for row in rows]
+    as_keras = [
+        spec.backend
+        for spec in specs
+        if spec.metrics is None and spec.merges_each_step and spec.topology.num_processes > 1
     ]
     return "".join(
-        f" Keras' own fit under {name} merges metrics in each step, and may be slower: "
-        f"{name}:metrics=each_step."
-        for name in dict.fromkeys(late)
+        f" {name} merges metrics in each step, as Keras' own fit does there; once an epoch, as "
+        f"under Horovod, it may be faster: {name}:metrics=each_epoch."
+        for name in dict.fromkeys(as_keras)
     )
 
 

@@ -12,7 +12,7 @@ from ringside.report.sections.headline import Headline, headline_of
 from ringside.report.sections.verdicts import matrix_of, serial_table
 from ringside.stats.figure import Figure, Interval
 from ringside.stats.summary import Summary, summarize
-from ringside_core.specs import Comparison, Load, Settings
+from ringside_core.specs import Comparison, Load
 from tests.unit.report.bout import bout
 from tests.unit.report.judged import SECONDS, bare, contest, judged, pair
 from tests.unit.report.views import bout_view
@@ -138,43 +138,22 @@ def test_distribution_that_loses_is_said_first() -> None:
     assert not any("Distribution loses" in one.what for one in caveats(bare(), even))
 
 
-def test_metrics_that_keras_would_merge_in_each_step_are_a_caveat() -> None:
-    """Of arms under a strategy that merge them once an epoch; not of one that does as Keras.
-
-    Of Keras 3 it was not measured.
-    """
-    comparison, summary = bare(), summarize(bare())
-    three = comparison.replace(shared=comparison.shared.replace(keras=3))
-
-    def about_metrics(summary: Summary, comparison: Comparison = comparison) -> list[str]:
-        found = caveats(comparison, summary)
-        return [one.what + one.advice for one in found if "merges metrics" in one.what]
-
-    (said,) = about_metrics(summary)
-    assert said.startswith("mirrored ×2 and multi_worker_mirrored ×2: ")
-    assert "`mirrored:metrics=each_step`" in said
-    assert not about_metrics(summary, three)
-
-    as_keras = tuple(
-        replace(row, arm=row.arm.replace(settings=Settings(metrics="each_step")))
-        for row in summary.arms
-    )
-    assert not about_metrics(replace(summary, arms=as_keras))
-
-
-def test_the_answer_says_what_keras_own_fit_would_cost_between_processes() -> None:
-    """Horovod's opponent is multi_worker_mirrored: there each metric is an all-reduce a step."""
+def test_the_answer_says_that_a_strategy_merges_metrics_in_each_step() -> None:
+    """Between processes, where Keras' own fit does so and the arm says nothing of it."""
     seconds = {("serial", 1): 1.0, ("multi_worker_mirrored", 2): 0.6, ("horovod", 2): 0.8}
     made = bare(seconds)
+    said = "multi_worker_mirrored merges metrics in each step"
 
-    head = headline_of(made, summarize(made))
+    def evidence(**settings: Any) -> str:
+        shared = made.shared.replace(**settings)
+        head = headline_of(made.replace(shared=shared), summarize(made))
+        assert head
+        return head.evidence
 
-    said = "Keras' own fit under multi_worker_mirrored merges metrics in each step"
-    assert head and said in head.evidence
+    assert said in evidence()
+    assert not any(said in evidence(metrics=when) for when in ("each_epoch", "each_step"))
+    assert said not in evidence(keras=3)
     assert "merges metrics" not in head_of(judged(contest=contest(1.25))).evidence
-    shared = made.replace(shared=made.shared.replace(metrics="each_step"))
-    each_step = headline_of(shared, summarize(made))
-    assert each_step and said not in each_step.evidence
 
 
 def test_a_tuned_arm_against_one_that_is_not_is_a_caveat() -> None:

@@ -48,7 +48,20 @@ def test_metrics_of_each_step_need_steps_that_all_make_together() -> None:
     """Workers of parameter servers have none."""
     with pytest.raises(RefusalError, match="metrics=each_step under parameter_server"):
         spec("parameter_server", 2, metrics="each_step")
-    assert spec("mirrored", 2, metrics="each_step").metrics == "each_step"
+    assert spec("mirrored", 2, metrics="each_step").merges_each_step
+
+
+@pytest.mark.parametrize(
+    ("backend", "keras", "each_step"),
+    [("mirrored", 2, True), ("multi_worker_mirrored", 2, True), ("mirrored", 3, False),
+     ("horovod", 2, False), ("parameter_server", 2, False)],
+)  # fmt: skip
+def test_metrics_are_merged_when_keras_own_fit_does(
+    backend: str, keras: int, each_step: bool
+) -> None:
+    """Unless an arm says otherwise."""
+    assert spec(backend, 2, keras=keras).merges_each_step == each_step
+    assert not spec(backend, 2, metrics="each_epoch").merges_each_step
 
 
 def test_a_slow_worker_is_a_process_of_its_own() -> None:

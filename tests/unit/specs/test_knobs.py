@@ -23,7 +23,7 @@ OTHER = {  # a value of each knob of an arm that is not its default, as typed
     "jit_compile": "true",
     "keras": "3",
     "policy": "mixed_bfloat16",
-    "metrics": "each_step",
+    "metrics": "each_epoch",
     "slow_worker": "0.33",
     "input": "cache",
     "intra_op_threads": "3",
@@ -117,7 +117,7 @@ VALUES: dict[str, Any] = {
     "workload_option": {"a": 1}, "learning_rate_rule": "sqrt", "precision": "float64",
     "cores_per_replica": 9, "steps_per_execution": 2, "jit_compile": True, "keras": 3,
     "policy": "mixed_bfloat16",
-    "metrics": "each_step",
+    "metrics": "each_epoch",
     "slow_worker": 0.33,
     "input": "cache",
 }  # fmt: skip
