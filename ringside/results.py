@@ -85,6 +85,7 @@ class Result:
                     "high": high,
                     "launches": rate.n,
                     "certified": row.certificate is not None and row.certificate.passed,
+                    "not_comparable_because": row.not_comparable_because,
                     **{name: row.spreads[figure].value for name, figure in COLUMNS.items()},
                 }
             )
@@ -135,7 +136,8 @@ class Result:
             axes.plot(own, [height] * len(own), "o", color="0.6", markersize=4)
             axes.plot([row.low, row.high], [height] * 2, color="C0", linewidth=3)
             axes.plot(row.examples_s, height, "|", color="C0", markersize=16)
-        axes.set_yticks(range(len(arms)), [str(label) for label in arms.index])
+        why_not = arms.not_comparable_because.map(lambda why: why and " (not comparable)")
+        axes.set_yticks(range(len(arms)), [str(label) for label in arms.index + why_not])
         axes.set_xlabel("examples/s")
         return drawn
 

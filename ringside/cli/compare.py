@@ -23,7 +23,7 @@ from ringside.cli.common import (
     only_one,
     placement_from,
 )
-from ringside.cli.stopping import telling
+from ringside.cli.stopping import NOTHING_YET, telling
 from ringside.comparison.arms import twin
 from ringside.comparison.budget import parse_duration
 from ringside.comparison.choose import begin, choose_arms, on_hosts
@@ -35,7 +35,6 @@ from ringside.stats.summary import summarize
 from ringside_core.specs import Asked, Comparison, Placement, RefusalError, RunSpec, Scaling, Shared
 
 DEFAULT_TRIALS = 6
-NOTHING_YET = "nothing was measured yet: give the same command again"
 MAY_BE_NEW = ("resume", "budget")
 
 
@@ -158,7 +157,8 @@ def command(
         return
     chosen = choose_arms(Shared.from_run(spec, scaling), backends, replicas, placement, few=True)
     if dry_run:
-        for arm in (*chosen.arms, *twin(chosen.arms)):
+        twins = twin(chosen.arms) if fresh or asked.all_arms else ()
+        for arm in (*chosen.arms, *twins):
             console.print(arm.label, highlight=False)
         return
     chosen, facts = on_hosts(chosen, output)

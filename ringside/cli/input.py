@@ -12,11 +12,11 @@ from rich.console import Console
 
 from launch.flags import spec_flags, with_flags
 from ringside.cli.common import FolderName, OutputFolder, default_name, new_folder, only_one
-from ringside.cli.stopping import telling
+from ringside.cli.stopping import NOTHING_YET, telling
 from ringside.comparison.arms import with_changes
 from ringside.comparison.budget import parse_duration
 from ringside.comparison.choose import begin, choose_arms
-from ringside.comparison.experiment import keep
+from ringside.comparison.experiment import RESULTS, keep
 from ringside.comparison.stages import go_on
 from ringside.stats.inputs import input_study
 from ringside.stats.summary import summarize
@@ -66,7 +66,13 @@ def command(
     arms = (base, *(_labelled(arm, f"serial:input={arm.settings.input}") for arm in changed))
     folder = new_folder(output, name or f"input-{default_name(spec)}")
     resume = shlex.join(["ringside", "compare", "--resume", str(folder)])
-    with only_one(folder), telling(console, lambda: f"go on with: {resume}"):
+    with (
+        only_one(folder),
+        telling(
+            console,
+            lambda: f"go on with: {resume}" if (folder / RESULTS).is_file() else NOTHING_YET,
+        ),
+    ):
         comparison = begin(
             console,
             replace(chosen, arms=arms),

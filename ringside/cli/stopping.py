@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+NOTHING_YET = "nothing was measured yet: give the same command again"
 
 
 class Stopped(SystemExit):

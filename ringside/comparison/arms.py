@@ -130,7 +130,9 @@ def refuse_same_runs(
     """Refuse arms that differ in name at most: a setting of one equals what all others have."""
     labels: dict[str, str] = {}
     for arm in arms:
-        spec = shared.spec_of(arm, placement).content_hash
+        made = shared.spec_of(arm, placement)
+        when = "each_step" if made.merges_each_step else "each_epoch"
+        spec = made.replace(metrics=when).content_hash
         if spec in labels:
             raise RefusalError(
                 "Two arms must not be the same run.",

@@ -90,6 +90,9 @@ def why_end(comparison: Comparison, launches: Launches) -> str:
     made, planned = len(launches.final), division.launches
     if made >= planned:
         return f"All {plural(planned, 'launch')} of the final were made."
+    disturbed = len(launches.left_out)
+    if made + disturbed >= 2 * planned:
+        return f"{plural(disturbed, 'launch')} of {made + disturbed} were disturbed and left out."
     each_s = division.start_s + LEAST_PASSES_EACH * division.pass_s
     over = asked.launches is None and comparison.spent_s + each_s > asked.budget_s
     if made >= LEAST_LAUNCHES and over:

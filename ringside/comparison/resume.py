@@ -46,7 +46,8 @@ def reopened(folder: Path, *, budget: str | None) -> Comparison:
     _refuse_other_runs(comparison, path)
     if budget is None:
         return comparison
-    asked = comparison.asked.replace(budget_s=comparison.spent_s + parse_duration(budget))
+    budget_s = comparison.spent_s + parse_duration(budget)
+    asked = comparison.asked.replace(budget_s=budget_s, launches=None)
     again = comparison.replace(asked=asked, ended_because="")
     # To read the words of a comparison that ended, and to go on, is another look.
     return with_more(again.replace(looks=comparison.looks + bool(comparison.ended_because)))

@@ -11,12 +11,13 @@ from ringside.predict.step_model import Floats, StackInputs, StepModel
 from ringside.stats.collectives import fit_cost_model, wire_bytes
 from ringside.stats.figure import CONFIDENCE, Figure, Interval
 from ringside.stats.links import link_words, links_by_pair, same_link
-from ringside.stats.rounds import launches_of
+from ringside.stats.rounds import launches_of, why_untrusted
 from ringside.stats.run_figures import throughput_examples_s
 from ringside.stats.step_times import counted_epochs, durations_s, steps_of_times, timeline
 from ringside_core.specs import Arm, Communication, Comparison, RefusalError, Run, assign_slots
 from ringside_core.specs.noun import Document, Noun, UnixSeconds
 
+LEAST_STEPS = 20  # of one replica; fewer say nothing about the slowest of several
 LARGEST = 4096  # replicas; what larger networks do cannot be seen from a few hosts
 LEAST_SCATTER = 0.005  # between rounds, in case two of them agree by chance
 ONE_ROUND = "no arm has two rounds, so their scatter is not known"
@@ -94,6 +95,12 @@ def predict(
         >>> stacks[0].steps_ms[4].value
         163.2
     """
+    if untrusted := why_untrusted(comparison):
+        raise RefusalError(
+            "A prediction needs runs on a quiet machine.",
+            received=untrusted,
+            advice="Stop the other programs, and compare again.",
+        )
     inputs: list[StackInputs] = []
     refused: dict[str, RefusalError] = {}
     groups = {arm.group: arm for arm in comparison.arms if not (arm.twin_of or arm.for_breakdown)}
@@ -161,6 +168,12 @@ def stack_inputs(comparison: Comparison, communication: Communication, arm: Arm)
             "Only stacks whose replicas reduce their gradients between processes are predicted.",
             received=arm.group,
         )
+    if comparison.machine.gpus:
+        raise RefusalError(
+            "Only steps on processors are predicted; on accelerators the clock stops when a step "
+            "is launched.",
+            received=f"runs on {', '.join(comparison.machine.gpus)}",
+        )
     for certificate in comparison.certificates:
         if certificate.arm.group == arm.group and not certificate.passed:
             raise RefusalError(
@@ -197,6 +210,14 @@ def stack_inputs(comparison: Comparison, communication: Communication, arm: Arm)
     ]
     if not sent:
         raise RefusalError("A prediction needs the size of the gradients.", received="not recorded")
+    steps = np.concatenate([relative_steps(run) for run in alone])
+    if len(steps) < LEAST_STEPS:
+        raise RefusalError(
+            f"The slowest of several replicas follows from {LEAST_STEPS} steps or more.",
+            received=f"{len(steps)} steps of one replica",
+            advice="Train more steps or epochs; the first epoch does not count, nor does the "
+            "first time of each epoch.",
+        )
     return StackInputs(
         label=arm.group,
         replicas=size,
@@ -204,7 +225,7 @@ def stack_inputs(comparison: Comparison, communication: Communication, arm: Arm)
         alone=np.array([step_seconds(run) for run in alone]),
         known=np.array([step_seconds(run) for run in several]),
         gradient_bytes=sent[0],
-        steps=np.concatenate([relative_steps(run) for run in alone]),
+        steps=steps,
         cost=fit_cost_model(timings),
         message_s=message_bound_s(communication),
     )

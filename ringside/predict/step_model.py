@@ -13,11 +13,9 @@ from numpy.typing import NDArray
 from scipy.special import exp1
 
 from ringside.stats.collectives import CostModel, predicted_seconds
-from ringside_core.specs import RefusalError
 
 Floats = NDArray[np.float64]
 
-LEAST_STEPS = 20  # of one replica; fewer say nothing about the slowest of several
 DRAWS = 4000
 SEED = 20_240_229  # the same documents give the same interval
 LEAST_ERROR = 0.01  # of the cost model
@@ -128,9 +126,6 @@ class Slowest:
         random: draws the weights.
         form: of each draw, [draws]; see the module.
 
-    Raises:
-        RefusalError: fewer than LEAST_STEPS steps.
-
     Example:
         >>> guess = np.zeros(1)
         >>> Slowest(np.linspace(0.9, 1.1, 100), np.random.default_rng(1), guess).beyond_mean(2)
@@ -138,13 +133,6 @@ class Slowest:
     """
 
     def __init__(self, steps: Floats, random: np.random.Generator, form: Floats) -> None:
-        if len(steps) < LEAST_STEPS:
-            raise RefusalError(
-                f"The slowest of several replicas follows from {LEAST_STEPS} steps or more.",
-                received=f"{len(steps)} steps of one replica",
-                advice="Train more steps or epochs; the first epoch does not count, nor does the "
-                "first time of each epoch.",
-            )
         ordered = np.sort(steps)
         usual, longest = ordered[:-SINGLE], ordered[-SINGLE:]
         groups = [group for group in np.array_split(usual, GROUPED) if len(group)]

@@ -28,12 +28,13 @@ def next_step(summary: Summary, comparison: Comparison, folder: str) -> str:
     word = headline.word
     if word == "one launch" and comparison.asked.launches == 0:
         return "a final: the same command without --launches 0"
-    if word == "cannot tell":
+    if word in ("cannot tell", "no verdict"):
         if (helps := what_helps(comparison)) != MORE_TIME:
             return helps
         minutes = math.ceil(2 * comparison.asked.budget_s / 60)
         resume = f"ringside compare --resume {shlex.quote(folder)}"
-        return f"more launches, because the interval is wide: {resume} --budget {minutes}m"
+        why = "the interval is wide" if word == "cannot tell" else "there is no interval"
+        return f"more launches, because {why}: {resume} --budget {minutes}m"
     targets = {row.arm.label: row.spreads["time_to_target_s"] for row in summary.arms}
     missed = [label for label, spread in targets.items() if target_cell(spread).bad]
     if missed:

@@ -27,6 +27,7 @@ from ringside.report.ranking import ranked, twins_aside
 from ringside.report.sections.breakdown import Breakdowns
 from ringside.report.sections.timeline import PARTS
 from ringside.report.view import View
+from ringside.stats.run_figures import alone_start_s, startup_s
 from ringside.stats.step_times import chief_of, step_times_ms
 from ringside.stats.summary import ArmRow, Summary, rates_of
 from ringside_core.specs.timeline import Timeline
@@ -396,11 +397,15 @@ def quality_plot(summary: Summary, styles: dict[str, Style]) -> Plot:
 def _curves(summary: Summary, metric: str) -> dict[str, list[tuple[list[float], list[float]]]]:
     """By arm, of each completed run that counts: seconds and quality at the end of each epoch."""
     curves: dict[str, list[tuple[list[float], list[float]]]] = {}
+    runs = [one.run for one in summary.runs]
     for one in summary.runs:
         chief = chief_of(one.run)
         if one.used and one.run.outcome.completed and chief is not None:
             epochs = [epoch for epoch in chief.epochs if metric in epoch.validation]
             launch_s = one.run.launch_s(chief) or 0.0
+            alone_s, own_s = alone_start_s(one.arm, runs), startup_s(one.run).value
+            if alone_s is not None and own_s is not None:
+                launch_s += alone_s - own_s  # as the times to the target in the tables
             curves.setdefault(one.arm.label, []).append(
                 (
                     [launch_s + epoch.end_since_process_start_s for epoch in epochs],

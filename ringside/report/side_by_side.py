@@ -71,8 +71,11 @@ def summary_of(two: SideBySide) -> str:
     if not two.changes:
         return "No arm is in both comparisons."
     said = [_counted(slower, "slower"), _counted(faster, "faster")]
-    if not slower and not faster:
-        said = [f"No significant difference for any of {plural(len(two.changes), 'arm')}."]
+    known = [one for one in two.changes if one.ratio.interval is not None]
+    if known and not slower and not faster:
+        said = [f"No significant difference for any of {plural(len(known), 'arm')}."]
+    if unknown := [one.label for one in two.changes if one not in known]:
+        said.append(f"No interval for {', '.join(unknown)}.")
     gained = [one.label for one in two.changes if one.certificate == "gained"]
     said += _lost(two)
     said += [f"Now comparable: {', '.join(gained)}."] if gained else []
@@ -83,7 +86,7 @@ def guard(two: SideBySide, most: float) -> tuple[bool, str]:
     """Whether a job must fail, and why or why not.
 
     It fails if an arm is slower by the verdict of its row, and by more than a part of its speed;
-    and if one has lost its certificate, since then nothing is known of it.
+    and if nothing is known of one that was measured before.
 
     Args:
         two: comparisons.
@@ -92,7 +95,7 @@ def guard(two: SideBySide, most: float) -> tuple[bool, str]:
     part = f"{100 * most:g} %"
     slow = [one for one in two.changes if one.regression and (one.ratio.value or 1) < 1 - most]
     said = [f"Slower by more than {part}: {_listed(slow)}."] if slow else []
-    if bad := said + _lost(two):
+    if bad := said + _lost(two) + _unknown(two):
         return True, " ".join(bad)
     left = [
         one
@@ -107,6 +110,21 @@ def guard(two: SideBySide, most: float) -> tuple[bool, str]:
 def _lost(two: SideBySide) -> list[str]:
     lost = [one.label for one in two.changes if one.certificate == "lost"]
     return [f"No longer comparable: {', '.join(lost)}."] if lost else []
+
+
+def _unknown(two: SideBySide) -> list[str]:
+    gone = [
+        one.label
+        for one in two.changes
+        if one.before.value is not None and one.now.value is None and one.certificate != "lost"
+    ]
+    gone = [*two.only_before, *gone]
+    said = [f"No longer measured: {', '.join(gone)}."] if gone else []
+    if two.untrusted:
+        return [*said, f"No verdict: {two.untrusted}."]
+    if not any(one.ratio.interval for one in two.changes):
+        said.append("No verdict: no arm has an interval in both.")
+    return said
 
 
 def _listed(changes: Sequence[Change]) -> str:

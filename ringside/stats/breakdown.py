@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from ringside.stats.breakdown_arms import Role, roles_of, work_of
 from ringside.stats.figure import Figure, mean_with_interval
-from ringside.stats.rounds import launches_of
+from ringside.stats.rounds import launches_of, why_untrusted
 from ringside.stats.run_figures import throughput_examples_s
 from ringside.stats.step_times import (
     check_records_agree,
@@ -118,8 +118,9 @@ def breakdown_of(comparison: Comparison, label: str) -> Breakdown:
         return Breakdown(label, none, (), none, none.reason)
     if not account.has_runs:
         whole = mean_with_interval(list(account.whole.values()))
+        whole = whole.without_interval(why_untrusted(comparison))
         return Breakdown(label, whole, (), Figure(None, NO_RUNS), NO_RUNS)
-    whole, parts, remainder = _averages(account, None)
+    whole, parts, remainder = _averages(comparison, account, None)
     reason = _why_unknown(account.unknown) if whole.n else whole.reason
     return Breakdown(label, whole, parts, remainder, reason)
 
@@ -139,15 +140,24 @@ def breakdown_between(comparison: Comparison, first: str, second: str) -> Breakd
     elif not mine.rounds & yours.rounds:
         why_not = NEVER_TOGETHER
     else:
-        whole, parts, remainder = _averages(mine, yours)
+        whole, parts, remainder = _averages(comparison, mine, yours)
         reason = _why_unknown({**yours.unknown, **mine.unknown})
         return Breakdown(first, whole, parts, remainder, reason, second)
     none = Figure(None, why_not)
     return Breakdown(first, none, (), none, why_not, second)
 
 
-def _averages(mine: _Account, yours: _Account | None) -> tuple[Figure, tuple[Part, ...], Figure]:
+def _averages(
+    comparison: Comparison, mine: _Account, yours: _Account | None
+) -> tuple[Figure, tuple[Part, ...], Figure]:
     """Whole, parts and remainder, over the rounds in which all of them were measured."""
+    untrusted = why_untrusted(comparison)
+
+    def average(values: Sequence[float]) -> Figure:
+        if not values:
+            return Figure(None, NEVER_TOGETHER)
+        return mean_with_interval(values).without_interval(untrusted)
+
     rounds = sorted(mine.rounds & yours.rounds if yours else mine.rounds)
     accounts = [(1, mine)] + ([(-1, yours)] if yours else [])
     wholes = [sum(sign * one.whole[number] for sign, one in accounts) for number in rounds]
@@ -160,17 +170,13 @@ def _averages(mine: _Account, yours: _Account | None) -> tuple[Figure, tuple[Par
         values = [sum(sign * part[number] for sign, part in of_each) for number in rounds]
         left = [rest - value for rest, value in zip(left, values, strict=True)]
         reasons = [one.nothing.get(name, "") for _, one in accounts]
-        ms = _average(values)
+        ms = average(values)
         if all(reasons):
             ms = replace(ms, reason="; ".join(dict.fromkeys(reasons)))
         parts.append(Part(name, ms))
     size = max((abs(one.whole[number]) for _, one in accounts for number in rounds), default=0.0)
     left = [0.0 if abs(value) <= ROUNDING * size else value for value in left]
-    return _average(wholes), tuple(parts), _average(left)
-
-
-def _average(values: Sequence[float]) -> Figure:
-    return mean_with_interval(values) if values else Figure(None, NEVER_TOGETHER)
+    return average(wholes), tuple(parts), average(left)
 
 
 def _why_unknown(unknown: Mapping[str, str]) -> str:

@@ -115,11 +115,13 @@ def rounded_up(budget_s: float) -> float:
 
 def division_lines(comparison: Comparison) -> tuple[str, ...]:
     """How the time was divided, one sentence for each stage; empty: it is not yet."""
-    division, budget_s = comparison.division, comparison.asked.budget_s
+    division, asked = comparison.division, comparison.asked
     if division is None:
         return ()
-    share = percent(division.screening_s / budget_s)
-    first = f"Screening: {duration(division.screening_s)}, {share} of {duration(budget_s)}."
+    first = f"Screening: {duration(division.screening_s)}"
+    if asked.launches is None:
+        share = percent(division.screening_s / asked.budget_s)
+        first += f", {share} of {duration(asked.budget_s)}"
     names = listed(comparison.finalists, limit=len(comparison.finalists))
     second = f"Final: {plural(division.launches, 'launch')} of {names}"
     if division.pass_s and division.phase_s:
@@ -131,7 +133,7 @@ def division_lines(comparison: Comparison) -> tuple[str, ...]:
         )
         if (width := width_after(comparison, division.launches)) is not None:
             second += f", so the interval will reach about {percent(width)} to each side"
-    return first, f"{second}."
+    return f"{first}.", f"{second}."
 
 
 def measured_share(comparison: Comparison) -> float | None:

@@ -3,7 +3,8 @@
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 import numpy as np
 from scipy import stats
@@ -32,6 +33,10 @@ class Figure:
     reason: str = ""  # why there is no value, or why the value has no interval
     interval: Interval | None = field(default=None, kw_only=True)  # 95 %; None: there is none
     n: int = field(default=0, kw_only=True)
+
+    def without_interval(self, why: str) -> Self:
+        """The figure without its interval, for a reason; with it if the reason is empty."""
+        return self if not why or self.value is None else replace(self, interval=None, reason=why)
 
 
 @dataclass(frozen=True)

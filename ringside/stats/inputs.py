@@ -1,7 +1,7 @@
 """What an input costs, and what a change of it gains: arms against the serial one as it is."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -54,22 +54,21 @@ def input_study(comparison: Comparison, summary: Summary) -> InputStudy | None:
     final = {label: samples[label] for label in comparison.finalists}
     pairs = {pair.names: pair for pair in final_pairs(final, launches.final)[0]}
     rates, ratios, p_values = {}, {}, {}
+    untrusted = why_untrusted(comparison)
     for arm in arms:
         runs = [run for run in comparison.runs if run.arm == arm.label and launches.has(run)]
         own = samples[arm.label]
         why_not = _why_not(comparison, arm, runs)
         values = [own[run.round].value for run in runs if run.round in own]
-        rates[arm.label] = geometric_mean_with_interval([] if why_not else values)
+        rate = geometric_mean_with_interval([] if why_not else values)
+        rates[arm.label] = rate.without_interval(untrusted)
         if arm is base:
             continue
         names = frozenset((arm.label, base.label))
         pair = next((one for one in summary.pairs if one.names == names), pairs.get(names))
         pair = pair or ratio_once(once(samples, launches.first), arm.label, base.label)
         ratio = (pair if pair.first == arm.label else turned(pair)).ratio
-        if why_not:
-            ratio = Figure(None, why_not)
-        elif untrusted := why_untrusted(comparison):
-            ratio = replace(ratio, interval=None, reason=untrusted)
+        ratio = Figure(None, why_not) if why_not else ratio.without_interval(untrusted)
         ratios[arm.label] = ratio
         if ratio.interval and pair.p_value is not None and arm.settings.input:
             p_values[arm.label] = pair.p_value

@@ -81,12 +81,12 @@ def others_share(comparison: Comparison) -> float | None:
 
 
 def why_untrusted(comparison: Comparison) -> str:
-    """Why no interval of a live comparison can be trusted; empty: they can be.
+    """Why no interval of a comparison can be trusted; empty: they can be.
 
     Stacks differ in how well they defend a processor: one that polls keeps it, one that sleeps
     loses it. Above MOST_TAKEN that is measured, not the stacks' speed.
     """
-    share = others_share(comparison) if comparison.live else None
+    share = others_share(comparison)
     if share is None or share <= MOST_TAKEN:
         return ""
     return f"other programs took {percent(share)} of the processors: no interval can be trusted"

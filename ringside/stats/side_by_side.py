@@ -80,6 +80,7 @@ class SideBySide:
         only_before, only_now: labels of the other arms.
         serial: the change of the arm without distribution, which shows machine and TensorFlow; all
             other ratios are relative to it. None: it is not in both.
+        untrusted: why no interval of one of them can be trusted; empty: they can be.
     """
 
     before: Comparison
@@ -89,6 +90,7 @@ class SideBySide:
     only_now: tuple[str, ...]
     differs: tuple[tuple[str, str, str], ...]  # (what, before, now) of software and circumstances
     serial: Change | None
+    untrusted: str
 
 
 def side_by_side(before: Comparison, now: Comparison) -> SideBySide:
@@ -112,11 +114,12 @@ def side_by_side(before: Comparison, now: Comparison) -> SideBySide:
     elif not (old[serial].comparable and new[serial].comparable):
         base, why_none = "", f"{NOT_SEPARATED}{serial} is not comparable in both comparisons"
     rates = (_rates(one), _rates(other))
+    untrusted = one.untrusted or other.untrusted
     changes = _judged(
         [
-            _change(old[label], new[label], rates, "", MEASURE)
+            _change(old[label], new[label], rates, "", MEASURE, untrusted)
             if label == serial
-            else _change(old[label], new[label], rates, base, why_none)
+            else _change(old[label], new[label], rates, base, why_none, untrusted)
             for label in both
         ]
     )
@@ -128,6 +131,7 @@ def side_by_side(before: Comparison, now: Comparison) -> SideBySide:
         only_now=tuple(label for label in new if label not in old),
         differs=tuple(_circumstances(before, now)),
         serial=next((change for change in changes if change.label == serial), None),
+        untrusted=untrusted,
     )
 
 
@@ -165,10 +169,13 @@ def _against(rates: Rates, label: str, base: str) -> list[float]:
     return [value / other.get(k, 1.0) for k, value in own.items() if not base or k in other]
 
 
-def _change(old: ArmRow, new: ArmRow, rates: tuple[Rates, Rates], base: str, reason: str) -> Change:
+def _change(
+    old: ArmRow, new: ArmRow, rates: tuple[Rates, Rates], base: str, reason: str, untrusted: str
+) -> Change:
     """The change of one arm against the base; with a `reason` it gets no word."""
     before, now = (_against(one, new.arm.label, base) for one in rates)
     ratio, p = ratio_of_means(before, now)
+    ratio, reason = ratio.without_interval(untrusted), reason or untrusted
     return Change(
         label=new.arm.label,
         before=old.mean_throughput,
@@ -203,6 +210,12 @@ def _judged(changes: Sequence[Change]) -> tuple[Change, ...]:
 
 def _check_same_experiment(before: Comparison, now: Comparison) -> None:
     """Refuse two comparisons whose throughputs cannot be compared."""
+    if now.created_unix_s < before.created_unix_s:
+        raise RefusalError(
+            "The first folder must be of the earlier comparison.",
+            received=f"{before.name}, and then {now.name}, which is older",
+            advice="Give them in the other order.",
+        )
     for what in ("cpu_model", "cores", "gpus"):
         _refuse("machine", what, getattr(before.machine, what), getattr(now.machine, what))
     _refuse("comparison", "scaling", before.scaling, now.scaling)

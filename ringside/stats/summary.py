@@ -182,8 +182,7 @@ def summarize(comparison: Comparison) -> Summary:
     of_final, inflation = final_pairs(final, launches.final)
     if untrusted:
         of_final = [
-            Pair(one.first, one.second, replace(one.ratio, interval=None, reason=untrusted))
-            for one in of_final
+            Pair(one.first, one.second, one.ratio.without_interval(untrusted)) for one in of_final
         ]
     own = [row.arm.label for row in ranked if row.comparable and not row.arm.twin_of]
     pairs = with_words(of_final, label, own)
@@ -348,7 +347,7 @@ def _arm_row(
         not_completed=tuple(sorted(lost, key=lambda run: run.round)),
         spreads={name: spread_of([one[name] for one in counted]) for name in FIGURES}
         | ({} if start is None else {"startup_s": spread_of([Figure(start)])}),
-        mean_throughput=replace(mean, interval=None, reason=untrusted) if untrusted else mean,
+        mean_throughput=mean.without_interval(untrusted),
         against_group=nothing,
         against_serial=nothing,
         of_ceiling=nothing,
@@ -412,6 +411,5 @@ def _of_ceiling(
         return Efficiency(None, why_not, base=base)
     own, most = (rates_of(arm, rows) for arm in (row.arm, ceilings[0]))
     ratios = [own[number] / most[number] for number in sorted(own.keys() & most.keys())]
-    mean = geometric_mean_with_interval(ratios)
-    interval = None if untrusted else mean.interval
-    return Efficiency(mean.value, untrusted or mean.reason, interval=interval, base=base)
+    mean = geometric_mean_with_interval(ratios).without_interval(untrusted)
+    return Efficiency(mean.value, mean.reason, interval=mean.interval, base=base)

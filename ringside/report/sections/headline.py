@@ -1,5 +1,6 @@
 """Who wins, by how much, and how sure that is: a reader sees this first."""
 
+import math
 from dataclasses import dataclass
 
 from ringside.report.ranking import family_of, ranked
@@ -126,9 +127,9 @@ def _sentence(contest: Contest, first: list[ArmRow], second: list[ArmRow]) -> st
     if contest.word == "faster":
         return f"With {size} {winner} trains {much} as fast as {other} here, {within}."
     if contest.word == "no difference":
-        most = f"{100 * contest.most:.0f}" if contest.most >= 0.015 else f"{100 * contest.most:.1f}"
+        most = math.ceil(1000 * contest.most - 1e-9) / 10  # so it is true
         return (
-            f"No difference of more than {most} % between {winner} and {other} with {size} here: "
+            f"No difference of more than {most:g} % between {winner} and {other} with {size} here: "
             f"{much}, {within}."
         )
     return f"Cannot tell whether {winner} or {other} is faster with {size} here: {much}, {within}."
@@ -201,9 +202,9 @@ def _beside_serial(summary: Summary, row: ArmRow) -> Pair | None:
 
 
 def loses(summary: Summary, row: ArmRow) -> bool:
-    """Whether the 95 % interval says that an arm is slower than the run without distribution."""
+    """Whether an arm is shown to be slower than the run without distribution."""
     pair = _beside_serial(summary, row)
-    return pair is not None and pair.ratio.interval is not None and pair.ratio.interval.high < 1
+    return pair is not None and pair.word == "slower"
 
 
 def against_serial(summary: Summary, row: ArmRow) -> str:

@@ -71,6 +71,8 @@ def test_a_wrong_list_is_refused(backends: str, replicas: str, words: str) -> No
             "mirrored ×2 and mirrored:intra_op_threads=1 ×2",
         ),
         ("serial:steps_per_execution=1", {"steps_per_execution": 3}, ""),
+        ("mirrored,mirrored:metrics=each_step", {}, "mirrored:metrics=each_step"),
+        ("mirrored,mirrored:metrics=each_epoch", {}, ""),
     ],
 )
 def test_a_setting_that_all_have_anyway_makes_no_arm(

@@ -95,6 +95,14 @@ def made(launches: int, *, spent_s: float = 0.0, **changes: Any) -> Comparison:
     return comparison
 
 
+def disturbed(launches: int) -> Comparison:
+    """Six are planned; beside those behind the third other programs run."""
+    found = made(launches).replace(division=DIVISION.replace(launches=6))
+    busy = Load(wall_s=10.0, cores=2, others_cpu_s=9.0, steal_cpu_s=1.0)
+    runs = [run.replace(load=busy) if run.round > 3 else run for run in found.runs]
+    return found.replace(runs=tuple(runs))
+
+
 @pytest.mark.parametrize(
     ("comparison", "words"),
     [
@@ -108,6 +116,8 @@ def made(launches: int, *, spent_s: float = 0.0, **changes: Any) -> Comparison:
             made(3, spent_s=230.0).replace(division=DIVISION.replace(launches=9)),
             "Another launch would not fit into the budget of 4.2 min.",
         ),
+        (disturbed(3 + 8), ""),  # made again, but not for ever
+        (disturbed(3 + 9), "9 launches of 12 were disturbed and left out."),
         (made(0).replace(division=None, asked=Asked(launches=0)), "No final was asked for."),
         (made(0).replace(division=None), "No two contenders are there."),
     ],

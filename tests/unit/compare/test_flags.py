@@ -11,15 +11,18 @@ from ringside_core.specs import Asked
 from tests.unit.compare.made import SHARED, comparison_of
 
 
-def test_dry_run_prints_the_arms_and_the_twin(capsys: pytest.CaptureFixture[str]) -> None:
-    """It starts nothing."""
+@pytest.mark.parametrize("flags", [[], ["--fresh"], ["--all-arms"]])
+def test_dry_run_prints_the_arms_and_the_twin(
+    flags: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """If there will be one. It starts nothing."""
     code = ringside.cli.main.run(
-        ["compare", "--backends", "mirrored,tpu", "--replicas", "2", "--dry-run"]
+        ["compare", "--backends", "mirrored,tpu", "--replicas", "2", "--dry-run", *flags]
     )
 
     assert code == 0
     lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
-    assert lines == ["serial ×1", "mirrored ×2", "tpu ×2", "serial ×1 again"]
+    assert lines == ["serial ×1", "mirrored ×2", "tpu ×2", *["serial ×1 again"][: len(flags)]]
 
 
 def test_what_will_run_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

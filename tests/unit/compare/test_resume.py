@@ -58,6 +58,16 @@ def test_a_finished_one_says_so(tmp_path: Path) -> None:
     assert again.division is not None and again.division.launches > 20
 
 
+def test_a_budget_counts_where_launches_were_asked_for(tmp_path: Path) -> None:
+    """A minute is no place for twenty more."""
+    division = Division(
+        screening_s=60, launches=20, phase_s=30, start_s=10, pass_s=2, scatter=0.05
+    )  # fmt: skip
+    left_behind(tmp_path, ended_because="All", division=division, asked=ASKED.replace(launches=20))
+
+    assert reopened(tmp_path, budget="60s").asked.launches is None
+
+
 def test_one_without_a_final_has_no_launches_to_add(tmp_path: Path) -> None:
     """Nor is that a look."""
     left_behind(tmp_path, ended_because="No two contenders are there.")

@@ -11,6 +11,7 @@ from ringside_core.specs import (
     Comparison,
     Host,
     Link,
+    Load,
     Outcome,
     Run,
     Shared,
@@ -47,11 +48,19 @@ def run(replicas: int, steps_s: Floats, number: int = 0, *, backend: str = "horo
 
 
 def comparison(
-    times: Mapping[int, float], backend: str = "horovod", *, rounds: int = 2, **changes: Any
+    times: Mapping[int, float],
+    backend: str = "horovod",
+    *,
+    rounds: int = 2,
+    steps: int = 30,
+    load: Load | None = None,
+    **changes: Any,
 ) -> Comparison:
-    """Runs of 30 equal steps of so many seconds at each size; round k takes k % longer."""
+    """Runs of equal steps of so many seconds at each size; round k takes k % longer."""
     runs = [
-        run(size, np.full(30, times[size] * (1 + 0.01 * number)), number, backend=backend)
+        run(
+            size, np.full(steps, times[size] * (1 + 0.01 * number)), number, backend=backend
+        ).replace(load=load)
         for number in range(rounds)
         for size in times
     ]

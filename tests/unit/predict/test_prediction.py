@@ -19,6 +19,7 @@ from tests.unit.predict import measured as made
 from tests.unit.report.proofs import certificate, failed
 from tests.unit.stats.factory import (
     MACHINE,
+    TAKEN,
     arm_of,
     comparison_of,
     epoch,
@@ -191,6 +192,7 @@ def test_a_message_takes_no_longer_than_the_quickest_stack_allows() -> None:
 # Refusals
 
 KNOWN = {1: 0.1, 2: 0.2}
+GPU = MACHINE.replace(gpus=("H100",))
 FAILED = failed(certificate(arm_of("horovod", 2), hosts=made.HOSTS))
 
 
@@ -200,6 +202,9 @@ FAILED = failed(certificate(arm_of("horovod", 2), hosts=made.HOSTS))
         (made.comparison(KNOWN, "mirrored"), made.communication(), "between processes"),
         (made.comparison(KNOWN, certificates=(FAILED,)), made.communication(), "compute the same"),
         (made.comparison({1: 0.1}), made.communication(), "runs of 1 replicas"),
+        (made.comparison(KNOWN, steps=10, rounds=1), made.communication(), "20 steps or more"),
+        (made.comparison(KNOWN, machine=GPU), made.communication(), "Only steps on processors"),
+        (made.comparison(KNOWN, load=TAKEN), made.communication(), "on a quiet machine"),
         (made.comparison(KNOWN, hosts=()), made.communication(), "between the same hosts"),
         (made.comparison(KNOWN), made.communication(hosts=("left", "far")), "the same hosts"),
         (made.comparison(KNOWN, links=(made.link(5e8),)), made.communication(), "the same link"),

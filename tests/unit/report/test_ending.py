@@ -87,6 +87,12 @@ def screened(summary: Summary) -> Summary:
             made(load=BUSY),
             "a quiet machine; other programs took 30 % of the processors",
         ),
+        (
+            judged(contest=contest(1.25, "no verdict")),
+            made(),
+            "more launches, because there is no interval: "
+            "ringside compare --resume 'runs/a b' --budget 20m",
+        ),
         (reached(judged(contest=BEST)), made(), WHY),
         (
             explained(reached(judged(contest=BEST)), tuned_from="x"),

@@ -22,7 +22,7 @@ from tests.unit.report.hostile import MARKUP
 from tests.unit.report.proofs import recertified, without_backend
 from tests.unit.report.small import small
 from tests.unit.report.views import printed
-from tests.unit.stats.factory import MACHINE, arm_of, weak
+from tests.unit.stats.factory import FAILED, MACHINE, TAKEN, arm_of, weak
 
 
 def slower(run: Run, factor: float) -> Run:
@@ -248,6 +248,47 @@ def test_a_lost_certificate_fails_the_guard() -> None:
         True,
         "No longer comparable: horovod ×2.",
     )
+
+
+def changed(**changes: Any) -> Comparison:
+    """The small comparison, each run with these."""
+    return small().replace(runs=tuple(run.replace(**changes) for run in small().runs))
+
+
+def dead() -> Comparison:
+    """The small comparison, in which no run of horovod ends."""
+    return small().replace(
+        runs=tuple(
+            run.replace(outcome=FAILED) if "horovod" in run.arm else run for run in small().runs
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("now", "words"),
+    [
+        (without_backend(small(), "horovod"), "No longer measured: horovod ×2."),
+        (dead(), "No longer measured: horovod ×2."),
+        (changed(load=TAKEN), "No verdict: other programs took 85 % of the processors"),
+        (changed(outcome=FAILED), "No verdict: no arm has an interval in both."),
+    ],
+)
+def test_an_arm_of_which_nothing_is_known_fails_the_guard(now: Comparison, words: str) -> None:
+    """It was measured before; to pass would say that it is as fast."""
+    two = side_by_side(small(), now)
+    fails, said = guard(two, 0.05)
+
+    assert fails
+    assert words in said
+    assert all(one.word == "cannot tell" for one in two.changes)
+    assert f"for any of {len(small().arms)} arms" not in summary_of(two)
+
+
+def test_the_earlier_comparison_comes_first() -> None:
+    """Else what became slower would be called faster."""
+    now = small().replace(created_unix_s=small().created_unix_s + 1)
+    with pytest.raises(RefusalError, match="first folder must be of the earlier"):
+        side_by_side(now, small())
 
 
 def test_an_equal_pair_passes_and_a_slower_one_does_not() -> None:

@@ -12,6 +12,7 @@ from ringside_core.specs import (
     Comparison,
     EpochRecord,
     LedgerDigest,
+    Load,
     MachineFacts,
     Outcome,
     Run,
@@ -33,6 +34,7 @@ MACHINE = MachineFacts(
     packages={"tensorflow": "2.21.0", "tf-keras": "2.21.0", "horovod": "0.28.1"},
 )
 COMPLETED = Outcome(kind="completed")
+TAKEN = Load(wall_s=10, cores=2, others_cpu_s=17, steal_cpu_s=0)  # 85 % by other programs
 FAILED = Outcome(kind="failed", error_class="OSError", reason="no route to host")
 TARGET = ("accuracy", 0.9)
 STARTED_UNIX_S = 1_700_000_000.0  # of every process, and of the command

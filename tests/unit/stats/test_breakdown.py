@@ -10,7 +10,7 @@ from scipy import stats
 from ringside.stats.breakdown import Breakdown, breakdown_between, breakdown_of
 from ringside.stats.breakdown_arms import breakdown_arms_of
 from ringside_core.specs import Arm, Comparison, RefusalError, Run, Shared
-from tests.unit.stats.factory import arm_of, comparison_of, epoch, record, run_of, spec_of
+from tests.unit.stats.factory import TAKEN, arm_of, comparison_of, epoch, record, run_of, spec_of
 
 BATCH = 32
 HOROVOD, MIRRORED, SERIAL = arm_of("horovod", 2), arm_of("mirrored", 2), arm_of("serial")
@@ -123,6 +123,22 @@ def test_what_cannot_or_need_not_be_run_is_not_asked_for() -> None:
     }
     assert breakdown_arms_of(twin, SHARED) == ()
     assert breakdown_arms_of(breakdown_arms_of(HOROVOD, SHARED)[0], SHARED) == ()
+
+
+def test_on_a_busy_machine_no_part_has_an_interval() -> None:
+    """The parts are shown, with the reason."""
+    quiet = broken_down({**HOROVOD_MS, **MIRRORED_MS}, HOROVOD, MIRRORED, noise=0.01)
+    busy = quiet.replace(runs=tuple(run.replace(load=TAKEN) for run in quiet.runs))
+
+    for made, judged in ((quiet, True), (busy, False)):
+        one, two = (
+            breakdown_of(made, "horovod ×2"),
+            breakdown_between(made, "horovod ×2", "mirrored ×2"),
+        )
+        for found in (one, two):
+            figures = [found.whole, found.remainder, *(part.ms for part in found.parts)]
+            assert any(figure.interval for figure in figures) == judged
+            assert ("no interval can be trusted" in found.whole.reason) != judged
 
 
 def test_a_split_gives_back_the_parts_of_which_the_runs_are_made() -> None:
