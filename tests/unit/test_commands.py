@@ -120,8 +120,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     found = tmp_path_factory.mktemp("reader")
     fill(found)
     runs = found / "runs"
-    made = "ringside compare my_script.py --backends mirrored,horovod --replicas 2 --budget 2m"
-    assert typed(f"{made} --name mine", found).returncode == 0
+    made = "ringside compare my_script.py --backends mirrored,horovod --replicas 2 --budget 4m"
+    ended = typed(f"{made} --name mine", found)
+    assert ended.returncode == 0, ended.stdout[-2000:] + ended.stderr[-2000:]
     for name in ("<name>", "<other>", "a", "b", "before", "now", "first"):
         shutil.copytree(runs / "mine", runs / name)
     return found

@@ -1,7 +1,10 @@
 """What is drawn, and how: safe marks, series that differ without colour, labels as they are."""
 
-from ringside.report.plots import _quantiles
+from ringside.report.plots import _curves, _quantiles
+from ringside.stats.summary import summarize
+from ringside_core.specs import Block
 from tests.unit.report.views import bout_plots, bout_view
+from tests.unit.stats.factory import arm_of, comparison_of, epoch, record, run_of, spec_of
 
 
 def test_plots_are_one_svg_each_without_foreign_marks() -> None:
@@ -31,6 +34,22 @@ def test_step_times_are_drawn_as_their_distribution() -> None:
         for time, share in zip(times, shares, strict=True)
         if share
     )
+
+
+def test_quality_is_drawn_where_the_table_says_that_the_target_was_reached() -> None:
+    """From the start of the arm alone, 5 s, and not from that in a live launch, 9 s."""
+    arm, spec = arm_of("serial"), spec_of("serial")
+    blocks = (Block(number=0, begun_after=2, ended_after=4, wall_s=1.0),)
+    epochs = [epoch(1.0, end_s=end_s, accuracy=0.95) for end_s in (20.0, 30.0)]
+    records = [record(spec, epochs, startup_s=9.0)]
+    runs = [run_of(arm, records, number=k, blocks=blocks) for k in range(4)]
+    runs[0] = runs[0].replace(alone_start_s=5.0)
+    summary = summarize(comparison_of([arm], runs, finalists=("serial",), live=True))
+
+    (seconds, _), *_ = _curves(summary, "accuracy")["serial"]
+
+    assert seconds == [16.0, 26.0]
+    assert summary.arms[0].spreads["time_to_target_s"].value == 16.0
 
 
 def test_series_differ_without_colour() -> None:
