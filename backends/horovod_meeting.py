@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping, MutableMapping, Sequence
 
 import psutil
-from horovod.runner.common.util.hosts import SlotInfo
+from horovod.runner.common.util.hosts import HostInfo, SlotInfo, get_host_assignments
 from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPServer
 
 from ringside_core.specs import RefusalError
@@ -34,25 +34,16 @@ def meet(step: SlurmStep, env: MutableMapping[str, str]) -> RendezvousHTTPServer
         RefusalError: its port is taken.
         TimeoutError: rank 0 never came.
     """
+    from horovod.runner.gloo_run import create_slot_env_vars  # it imports much
+
     address, port = step.meeting_point
     # On its own node a name may mean 127.0.1.1, where no other host would find it.
     here = step.node == step.nodes[0]
     address = _own_address(step) if here else socket.gethostbyname(address)
-    server = _serve_or_wait(step.rank, slots(step.tasks_per_node), address, port)
-    own = slots(step.tasks_per_node)[step.rank]
-    env.update(
-        {
-            "HOROVOD_RANK": str(own.rank),
-            "HOROVOD_SIZE": str(own.size),
-            "HOROVOD_LOCAL_RANK": str(own.local_rank),
-            "HOROVOD_LOCAL_SIZE": str(own.local_size),
-            "HOROVOD_CROSS_RANK": str(own.cross_rank),
-            "HOROVOD_CROSS_SIZE": str(own.cross_size),
-            "HOROVOD_HOSTNAME": own.hostname,
-            "HOROVOD_GLOO_RENDEZVOUS_ADDR": address,
-            "HOROVOD_GLOO_RENDEZVOUS_PORT": str(port),
-        }
-    )
+    slots = _slots(step.tasks_per_node)
+    server = _serve_or_wait(step.rank, slots, address, port)
+    env.update(create_slot_env_vars(slots[step.rank]))
+    env.update(HOROVOD_GLOO_RENDEZVOUS_ADDR=address, HOROVOD_GLOO_RENDEZVOUS_PORT=str(port))
     env.setdefault("HOROVOD_GLOO_TIMEOUT_SECONDS", str(int(ARRIVAL_S)))
     env.setdefault("HOROVOD_GLOO_IFACE", _interface(step))
     return server
@@ -62,29 +53,13 @@ def meet_here(env: Mapping[str, str]) -> RendezvousHTTPServer | None:
     """The same for a rank whose place and meeting were written into `env` when it was started."""
     names = ("HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_GLOO_RENDEZVOUS_PORT")
     rank, size, port = (int(env[name]) for name in names)
-    return _serve_or_wait(rank, slots((size,)), env["HOROVOD_GLOO_RENDEZVOUS_ADDR"], port)
+    return _serve_or_wait(rank, _slots((size,)), env["HOROVOD_GLOO_RENDEZVOUS_ADDR"], port)
 
 
-def slots(tasks_per_node: Sequence[int]) -> tuple[SlotInfo, ...]:
-    """The place of every rank, as horovodrun would give it on the same number of hosts."""
-    found: list[SlotInfo] = []
-    nodes = (node for node, tasks in enumerate(tasks_per_node) for _ in range(tasks))
-    for rank, node in enumerate(nodes):
-        local_rank = rank - sum(tasks_per_node[:node])
-        # Tasks with the same local rank: one on each node that has enough tasks.
-        cross = [n for n, tasks in enumerate(tasks_per_node) if tasks > local_rank]
-        found.append(
-            SlotInfo(
-                hostname=f"node-{node}",  # only to differ; it is never resolved
-                rank=rank,
-                local_rank=local_rank,
-                cross_rank=cross.index(node),
-                size=sum(tasks_per_node),
-                local_size=tasks_per_node[node],
-                cross_size=len(cross),
-            )
-        )
-    return tuple(found)
+def _slots(tasks_per_node: Sequence[int]) -> list[SlotInfo]:
+    """The place of every rank, as horovodrun gives it; names of nodes only differ."""
+    hosts = [HostInfo(f"node-{node}", tasks) for node, tasks in enumerate(tasks_per_node)]
+    return list(get_host_assignments(hosts, sum(tasks_per_node)))
 
 
 def _serve_or_wait(

@@ -4,9 +4,8 @@ import urllib.error
 import urllib.request
 
 import pytest
-from horovod.runner.common.util.hosts import HostInfo, get_host_assignments
 
-from backends.horovod_meeting import meet, slots
+from backends.horovod_meeting import meet
 from launch.site import free_ports
 from ringside_core.specs import RefusalError
 from ringside_core.specs.slurm import SlurmStep
@@ -15,14 +14,6 @@ from ringside_core.specs.slurm import SlurmStep
 def step_of(layout: tuple[int, ...], addresses: tuple[str, ...], *, rank: int = 0) -> SlurmStep:
     """A step of so many tasks on each node."""
     return SlurmStep(job_id=1, step_id=0, rank=rank, tasks_per_node=layout, addresses=addresses)
-
-
-@pytest.mark.parametrize("layout", [(1, 1), (2, 2, 2), (2, 1), (1, 3, 2), (4,)])
-def test_slots_are_those_of_horovodrun(layout: tuple[int, ...]) -> None:
-    """Rank, local rank and cross rank of each task, against Horovod's own assignment."""
-    hosts = [HostInfo(f"node-{node}", tasks) for node, tasks in enumerate(layout)]
-
-    assert list(slots(layout)) == get_host_assignments(hosts, sum(layout))
 
 
 def test_rank_0_serves_and_the_others_find_it(monkeypatch: pytest.MonkeyPatch) -> None:
