@@ -184,7 +184,9 @@ def fit_asked(
     *,
     about: Question = "fit",
 ) -> Mapping[str, Any]:
-    """What a program asks of a fit; see `asked_fit`, which starts a process for each question once.
+    """What a program asks of a fit, as `ringside.probe` answers; each question is asked once.
+
+    A process of its own runs the program up to there.
 
     Args:
         name: of the program.
@@ -195,31 +197,16 @@ def fit_asked(
     Raises:
         RefusalError: the program does not get there, or there is no such fit.
     """
-    which = json.dumps([fit_number(name, options), dict(options), data_dir])
-    return asked_fit(name, which, about=about)
+    request = {"workload": name, "fit": fit_number(name, options), "options": dict(options)}
+    return _answer(name, json.dumps({**request, "data_dir": data_dir, "about": about}))
 
 
 @cache
-def asked_fit(name: str, which: str, *, about: Question = "fit") -> Mapping[str, Any]:
-    """What a program asks of a fit, as `ringside.probe` answers.
-
-    A process of its own runs the program up to there.
-
-    Args:
-        name: of the program.
-        which: number of the fit, options and data folder, as JSON.
-        about: what is asked.
-
-    Raises:
-        RefusalError: the program does not get there.
-    """
-    number, options, data_dir = json.loads(which)
-    request = {"workload": name, "fit": number, "options": options, "data_dir": data_dir}
-    request["about"] = about
+def _answer(name: str, request: str) -> Mapping[str, Any]:
     try:
         environment = environment_of(keras_of(name) or 2)
         answer, errors = answer_of(
-            "ringside.probe", json.dumps(request), limit_s=SCRIPT_LIMIT_S, environment=environment
+            "ringside.probe", request, limit_s=SCRIPT_LIMIT_S, environment=environment
         )
     except subprocess.TimeoutExpired:
         raise RefusalError(

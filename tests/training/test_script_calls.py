@@ -14,7 +14,7 @@ from ringside.probe import fit_of
 from ringside_core.keras import KERAS, get_weights, tf
 from ringside_core.seeds import seed_script
 from ringside_core.specs import AUTO, RecordInProgress, RefusalError, Surroundings
-from ringside_core.workloads.registry import asked_fit
+from ringside_core.workloads.registry import fit_asked
 from ringside_core.workloads.script import run
 from tests.training.momentum import spec_of
 from trainers.fit import train_call
@@ -316,7 +316,7 @@ def test_a_probe_answers_of_a_model_without_weights_and_of_a_job_that_is_over(
     build = BUILD.replace(", input_shape=(3,)", "")
     fit = FIT.replace("epochs=2", "epochs=2, initial_epoch=2")
 
-    asked = asked_fit(script(tmp_path, BEGIN, build, fit), "[1, {}, null]")
+    asked = fit_asked(script(tmp_path, BEGIN, build, fit), {})
 
     assert (asked["parameters"], asked["epochs"], asked["global_batch"]) == (4, 2, 4)
 

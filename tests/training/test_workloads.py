@@ -1,6 +1,5 @@
 """A workload is the arguments of one fit; ready ones; what `ringside.probe` says."""
 
-import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -290,7 +289,7 @@ def test_a_program_is_asked_in_a_process_of_its_own(
     """The batch and the epochs of its fit; what it uses."""
     options = {"n": 7} if "(n)" in body else {}
 
-    found = registry.asked_fit(f"{file(body)}{function}", json.dumps([1, options, None]))
+    found = registry.fit_asked(f"{file(body)}{function}", options)
 
     assert {name: found[name] for name in expected} == expected
     used = (found["model"], found["parameters"], found["optimizers"], found["callbacks"])
@@ -302,4 +301,4 @@ def test_a_program_that_is_refused_says_why(file: Callable[[str], Path]) -> None
     path = file(SCRIPT.partition("ringside.fit")[0])
 
     with pytest.raises(RefusalError, match=r"must call ringside.fit"):
-        registry.asked_fit(str(path), json.dumps([1, {}, None]))
+        registry.fit_asked(str(path), {})

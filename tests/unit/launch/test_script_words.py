@@ -18,10 +18,10 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text("")
 
-    def asked(name: str, which: str, about: str) -> dict[str, int]:
-        return {"global_batch": 6 * json.loads(which)[0], "epochs": 4}
+    def answer(name: str, request: str) -> dict[str, int]:
+        return {"global_batch": 6 * json.loads(request)["fit"], "epochs": 4}
 
-    monkeypatch.setattr(registry, "asked_fit", asked)
+    monkeypatch.setattr(registry, "_answer", answer)
     return "mine.py"
 
 
