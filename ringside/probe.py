@@ -19,8 +19,8 @@ from typing import Any
 from ringside import script
 from ringside_core.keras import KERAS, optimizers_of, tf
 from ringside_core.specs import RefusalError, write_whole
-from ringside_core.users_errors import in_one_line
-from ringside_core.workloads.registry import OWN, place_of, script_words
+from ringside_core.users_errors import of_users
+from ringside_core.workloads.registry import OWN, script_words
 from ringside_core.workloads.script import no_fit
 from trainers.data_stages import rows_per_second, stages
 from trainers.fit import make_variables
@@ -85,7 +85,7 @@ def fit_of(
     except Exception as error:
         raise RefusalError(
             "A program must run up to its fit without an error.",
-            received=f"{in_one_line(error)} ({place_of(error, place)})",
+            received=of_users(error),
             advice=_OF_SKIPPED if probe.skipped else "",
         ) from error
     finally:

@@ -20,6 +20,7 @@ from ringside_core.die_with_parent import answer_of
 from ringside_core.specs import RefusalError, unknown_name
 from ringside_core.specs.keras_version import KerasVersion, environment_of, version_of
 from ringside_core.specs.run_spec import Option
+from ringside_core.users_errors import of_users
 
 if TYPE_CHECKING:
     from ringside_core.workloads.workload import Workload
@@ -241,12 +242,11 @@ def check_folder(folder: Path) -> None:
             )
 
 
-def load_function(reference: str, *, what: str, made: type | None = None) -> Callable[..., Any]:
-    """Import `path/to/file.py:function` or `package.module:function`.
+def load_function(reference: str, *, made: type | None = None) -> Callable[..., Any]:
+    """Import a workload: `path/to/file.py:function` or `package.module:function`.
 
     Args:
-        reference: to the function.
-        what: it is, for messages.
+        reference: to the function, which `check_name` has let pass.
         made: what the function returns; an object of this type may stand in its place.
 
     Raises:
@@ -254,20 +254,13 @@ def load_function(reference: str, *, what: str, made: type | None = None) -> Cal
             the file and line where it happened.
     """
     location, _, name = reference.rpartition(":")
-    if not location or not name:
-        raise RefusalError(
-            f"A {what} is named file.py:function or package.module:function.",
-            received=repr(reference),
-        )
     try:
-        importer = _import_file if location.endswith(".py") else _import_module
-        module = importer(location, what)
+        module = (_import_file if location.endswith(".py") else _import_module)(location)
     except RefusalError:
         raise
     except Exception as error:
         raise RefusalError(
-            f"The {what} must import without an error.",
-            received=f"{type(error).__name__}: {error} ({place_of(error, location)})",
+            "The workload must import without an error.", received=of_users(error)
         ) from error
     function = getattr(module, name, None)
     if made is not None and isinstance(function, made):
@@ -300,7 +293,7 @@ def load_workload(
     # By name, because it imports TensorFlow; code that only plans imports this module too.
     kind = importlib.import_module("ringside_core.workloads.workload").Workload
     known = WORKLOADS.get(name)
-    function = load_function(known.function if known else name, what="workload", made=kind)
+    function = load_function(known.function if known else name, made=kind)
     parameters = inspect.signature(function).parameters
     for option in options:
         if option not in parameters:
@@ -342,10 +335,10 @@ def search_first(folder: Path | None) -> None:
     sys.path[:] = [str(folder), *others, str(ROOT)]
 
 
-def _import_file(location: str, what: str) -> Any:
+def _import_file(location: str) -> Any:
     path = Path(location).resolve()
     if not path.is_file():
-        raise RefusalError(f"The {what}'s file must exist.", received=location)
+        raise RefusalError("The workload's file must exist.", received=location)
     name = f"ringside_user_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
@@ -357,26 +350,15 @@ def _import_file(location: str, what: str) -> Any:
     return module
 
 
-def _import_module(location: str, what: str) -> Any:
+def _import_module(location: str) -> Any:
     search_first(_folder_of(location))
     try:
         return importlib.import_module(location)
     except ModuleNotFoundError as error:
         if error.name and f"{location}.".startswith(f"{error.name}."):
             raise RefusalError(
-                f"The {what}'s module must be importable.",
+                "The workload's module must be importable.",
                 received=f"no module {error.name!r}",
                 advice="Start from the folder that holds it, or name the file: path/file.py:name.",
             ) from None
         raise
-
-
-def place_of(error: Exception, location: str) -> str:
-    """File and line of the error: in the user's own file if the traceback has a line there."""
-    trace = inspect.getinnerframes(error.__traceback__) if error.__traceback__ else []
-    if isinstance(error, SyntaxError):
-        return f"{error.filename}, line {error.lineno}"
-    for frame in reversed(trace):
-        if Path(frame.filename).name == Path(location).name:
-            return f"{frame.filename}, line {frame.lineno}"
-    return f"{trace[-1].filename}, line {trace[-1].lineno}" if trace else location

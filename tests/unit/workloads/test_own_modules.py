@@ -120,7 +120,7 @@ def test_a_users_modules_come_before_those_of_the_checkout(
     installed = tmp_path / "installed"
     monkeypatch.setattr(sys, "path", [str(ROOT), str(installed), *sys.path])
 
-    load_function(f"{project / 'own.py'}:workload", what="workload")
+    load_function(f"{project / 'own.py'}:workload")
 
     assert sys.path[0] == str(project)
     assert sys.path.index(str(installed)) < sys.path.index(str(ROOT)) == len(sys.path) - 1

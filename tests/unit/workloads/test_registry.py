@@ -19,7 +19,7 @@ from ringside_core.workloads.registry import load_function
 def test_what_is_missing_is_named(reference: str, words: str) -> None:
     """A file, or a module."""
     with pytest.raises(RefusalError, match=words):
-        load_function(reference, what="workload")
+        load_function(reference)
 
 
 @pytest.fixture(autouse=True)
@@ -39,6 +39,6 @@ def test_an_import_that_fails_is_named_with_its_line(
     location = {"file": f"{name}.py", "module": name}[reference]
 
     with pytest.raises(RefusalError, match="must import without an error") as refused:
-        load_function(f"{location}:workload", what="workload")
+        load_function(f"{location}:workload")
 
     assert f"{name}.py, line 2" in str(refused.value)
