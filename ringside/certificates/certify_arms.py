@@ -3,7 +3,6 @@
 import itertools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Self
 
 from rich.console import Console
 
@@ -14,32 +13,6 @@ from ringside.certificates.subject import Subject
 from ringside_core.specs import Certificate, write_whole
 from ringside_core.text import file_name
 from ringside_core.workloads.registry import certified_updates
-
-
-class Stages:
-    """What is being verified, and a line for each arm with what became of it."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._status = console.status("verifying…")
-
-    def __enter__(self) -> Self:
-        self._status.start()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._status.stop()
-
-    def start(self, label: str) -> None:
-        """A set of processes is started; others may run beside it."""
-        self._status.update(f"verifying: {label}…")
-        if not self._console.is_terminal:  # which shows no status
-            self._console.print(f"verifying: {label}…", soft_wrap=True, highlight=False)
-
-    def end(self, label: str, passed: bool) -> None:
-        """One line; reasons are said with all certificates."""
-        word = "[green]certified[/]" if passed else "[red]not certified[/]"
-        self._console.print(f"{label:<34} {word}", highlight=False)
 
 
 def certify_arms(
@@ -68,10 +41,17 @@ def certify_arms(
         kept = {label: None if why else old for label, (old, why) in found.items()}
         for why in dict.fromkeys(why for _, why in found.values() if why):
             console.print(f"certified again: {why}", soft_wrap=True, highlight=False)
-    with Stages(console) as stages:
+    with console.status("verifying…") as status:
+
+        def started(label: str) -> None:
+            status.update(f"verifying: {label}…")
+            if not console.is_terminal:  # which shows no status
+                console.print(f"verifying: {label}…", soft_wrap=True, highlight=False)
 
         def done(certificate: Certificate) -> None:
-            stages.end(certificate.arm.label, certificate.passed)
+            # Reasons are said with all certificates.
+            word = "[green]certified[/]" if certificate.passed else "[red]not certified[/]"
+            console.print(f"{certificate.arm.label:<34} {word}", highlight=False)
             _write(certificate, folder)
             try:
                 store.keep(certificate)
@@ -86,7 +66,7 @@ def certify_arms(
                 group,
                 folder=_unused(folder),
                 steps=steps,
-                on_start=stages.start,
+                on_start=started,
                 on_end=done,
                 start=start,
             )
