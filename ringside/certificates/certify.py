@@ -112,10 +112,9 @@ class _Runs:
     def of(self, name: str, case: str) -> Traces:
         """Trace of each process."""
         done = self.done[name]
-        found = done.traces[case]
-        if found or not done.obstacle:
+        found, outcome = done.traces[case], done.execution.outcome
+        if found or outcome.completed:
             return found
-        outcome = done.execution.outcome
         said = f"a process that {outcome.kind}: {essence(outcome.reason) or outcome.reason}"
         return {done.tasks[0]: Trace(meta={"error": said})}
 
@@ -256,6 +255,8 @@ class _Judge:
         self._again = f"{self._label} again"
         self._tiled = f"{self._label} tiled"
         self._tape = f"{self._label} at the tape"
+        self._narrow = f"{self._label} narrow"  # the arm's single updates
+        self._narrow_near = f"{self._narrow} near by"
         self._peer_spec = peer = peer_of(subject.spec)
         label = f"{peer.backend} ×{subject.replicas}"
         is_an_arm = label in arms and arms[label].spec == peer
@@ -667,15 +668,6 @@ class _Judge:
     def _moved(self) -> str:
         """The reference of single updates once more, with other rounding."""
         return self._of_reference("narrow-rounded")
-
-    @property
-    def _narrow(self) -> str:
-        """The arm's single updates."""
-        return f"{self._label} narrow"
-
-    @property
-    def _narrow_near(self) -> str:
-        return f"{self._narrow} near by"
 
     @property
     def _near(self) -> str:

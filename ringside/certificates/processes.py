@@ -69,12 +69,6 @@ class Watched:
     folder: Path
     tasks: tuple[str, ...]
 
-    @property
-    def obstacle(self) -> str:
-        """Why not every case was run; empty: all were."""
-        outcome = self.execution.outcome
-        return "" if outcome.completed else f"its processes ended as {outcome}"
-
 
 def watched(
     cases: Sequence[str],

@@ -21,7 +21,7 @@ def test_one_device_is_watched(tmp_path: Path) -> None:
 
     found = watched([UPDATES], spec, tmp_path / "run")
 
-    assert found.obstacle == ""
+    assert found.execution.outcome.completed
     trace = found.traces[UPDATES]["rank-0"]
     assert trace.error == ""
     assert trace.steps == 4
