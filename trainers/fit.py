@@ -193,13 +193,11 @@ def _fitted(call: FitCall, calls: "_Calls", watching: Sequence[Any], position: P
         given = given.given(x=sized.apply(tf.data.experimental.assert_cardinality(size)))
     try:
         if not training.backend.capabilities.synchronous:
-            watchers, own_arguments = given.arguments.pop("callbacks"), given.arguments
             return fit_by_workers(
                 cast("Any", training.backend),
                 model,
-                own_arguments,
+                given.arguments,
                 data=training.data,
-                callbacks=watchers,
                 on_epoch=training.totals.note_workers,
             )
         with training.backend.scope():

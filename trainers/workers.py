@@ -7,7 +7,7 @@ every worker; its graph is sent, with the values of tables and variables that it
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import count
@@ -19,7 +19,7 @@ from backends.base import Backend
 from backends.tf_distribute.parameter_server import ParameterServer
 from ringside_core.keras import KERAS, VERSION, tf
 from ringside_core.specs import RefusalError
-from trainers.reading import Place, Reading, begins_again, newest
+from trainers.reading import Place, Reading, newest
 from trainers.rows import cut
 
 MOST_STALE = 64  # counts that are kept; the last one is of 63 and more
@@ -30,9 +30,8 @@ def fit_by_workers(
     model: Any,
     arguments: Mapping[str, Any],
     *,
-    data: Reading | None = None,
-    callbacks: Sequence[Any] = (),
-    on_epoch: Callable[[int, tuple[int, ...]], None] = lambda rows, staleness: None,
+    data: Reading,
+    on_epoch: Callable[[int, tuple[int, ...]], None],
 ) -> Any:
     """`Model.fit` whose updates are made by the workers of a parameter server.
 
@@ -43,9 +42,8 @@ def fit_by_workers(
     Args:
         backend: started; this process is the coordinator.
         model: built and compiled in the backend's scope.
-        arguments: of `Model.fit`, by name, as the author wrote them.
-        data: from where it goes on, at the end of an epoch; None: it begins.
-        callbacks: called in place of those among the arguments.
+        arguments: of `Model.fit`, by name, with a list of callbacks.
+        data: from where it goes on, at the end of an epoch.
         on_epoch: called with the rows of an epoch and its staleness, before its callbacks.
 
     Returns:
@@ -55,10 +53,6 @@ def fit_by_workers(
 
     Raises:
         RefusalError: the data cannot run on workers, or do not say how long an epoch is.
-
-    Example:
-        >>> fit_by_workers(backend, model, {"x": dataset, "epochs": 2}).updates  # two workers
-        [20, 20]
     """
     take(backend, model)
     if model.run_eagerly:
@@ -76,10 +70,9 @@ def fit_by_workers(
             advice="Name it: steps_per_epoch=…, or data.apply(tf.data.experimental."
             "assert_cardinality(…)).",
         )
-    data = data or Reading(begins_again(dict(arguments)))
     training = _Training(backend, model, data, on_epoch)
     with training.replacing_keras():
-        history = model.fit(**{**arguments, "callbacks": [training, *callbacks]})
+        history = model.fit(**{**arguments, "callbacks": [training, *arguments["callbacks"]]})
     history.updates, history.rows = training.updates, training.rows
     history.staleness = training.staleness
     return history
