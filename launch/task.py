@@ -25,7 +25,6 @@ from ringside_core.readings.cores import physical_cores, usable_cores
 from ringside_core.readings.machine import boot_id, machine_facts
 from ringside_core.readings.process import (
     cores_for,
-    cpu_seconds,
     peak_memory_bytes,
     pin,
     process_start_unix_s,
@@ -185,7 +184,7 @@ def end_record(record: RecordInProgress, outcome: Outcome, run_dir: Path) -> Pat
     record.machine = machine_facts()
     record.peak_memory_bytes = peak_memory_bytes()
     record.shared_memory_bytes = shared_memory_bytes()
-    record.cpu_s = cpu_seconds()
+    record.cpu_s = time.process_time()
     return write_record(record.ended(outcome), run_dir)
 
 

@@ -8,7 +8,6 @@ from typing import Any
 from backends.base import Backend
 from ringside_core.keras import KERAS, tf
 from ringside_core.readings.load import sent_between, sent_bytes
-from ringside_core.readings.process import cpu_seconds
 
 
 class Clock:
@@ -88,7 +87,7 @@ class Clock:
         if self.first_step_done is None:
             if self._backend.step_ends() is not None:
                 self._backend.barrier()
-            self.first_step_done, self.startup_cpu_s = time.time(), cpu_seconds()
+            self.first_step_done, self.startup_cpu_s = time.time(), time.process_time()
 
     @contextmanager
     def paused(self) -> Iterator[None]:

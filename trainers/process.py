@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -10,7 +11,6 @@ from backends.base import Backend
 from backends.devices import inter_op_threads, intra_op_threads
 from ringside_core.die_with_parent import dying_with_parent
 from ringside_core.keras import KERAS, tf
-from ringside_core.readings.process import cpu_seconds
 from ringside_core.specs import (
     REFERENCE,
     RecordInProgress,
@@ -57,7 +57,7 @@ def started(
     with make_backend(spec, surroundings) as backend, _slowed(spec, surroundings, verifies):
         record.role, record.is_chief = backend.role, backend.is_chief
         if backend.role == "server":
-            record.startup_cpu_s = cpu_seconds()
+            record.startup_cpu_s = time.process_time()
             on_phase("serving")
             backend.serve()
             yield None

@@ -8,8 +8,6 @@ import time
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-import psutil
-
 from ringside_core.specs import RefusalError
 
 
@@ -51,12 +49,6 @@ def _status_bytes() -> dict[str, int]:
     }
 
 
-def cpu_seconds() -> float:
-    """User and system time of all threads of this process, without its children."""
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    return usage.ru_utime + usage.ru_stime
-
-
 @functools.cache  # the same answer for the life of the process, even if NTP changes the clock
 def process_start_unix_s() -> float:
     """When this process was started, on the clock of `time.time()`, to about 10 ms.
@@ -64,11 +56,8 @@ def process_start_unix_s() -> float:
     It is computed from its start in ticks since boot. psutil's create_time adds these to the second
     in which the machine booted, without its fraction, and is therefore up to 1 s too early.
     """
-    try:
-        started_after_boot_s = start_ticks("self") / os.sysconf("SC_CLK_TCK")
-        age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - started_after_boot_s
-    except (OSError, IndexError, ValueError):
-        return float(psutil.Process().create_time())
+    started_after_boot_s = start_ticks("self") / os.sysconf("SC_CLK_TCK")
+    age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - started_after_boot_s
     return time.time() - max(0.0, age_s)
 
 
