@@ -279,12 +279,8 @@ class Backend(ABC):
 
     def local_values(self, variable: Any) -> list[NDArray[Any]]:
         """The value of a variable on each replica of this process."""
-        return [np.asarray(value) for value in self._local_results(variable)]
-
-    def _local_results(self, variable: Any) -> tuple[Any, ...]:
-        here = tf.distribute.get_strategy()
-        results: tuple[Any, ...] = here.experimental_local_results(KERAS.raw(variable))
-        return results
+        here = self.strategy_here.experimental_local_results(KERAS.raw(variable))
+        return [np.asarray(value) for value in here]
 
     def summed(self, variable: Any) -> NDArray[Any]:
         """The sum over all replicas of a variable that each has its own copy of."""

@@ -40,16 +40,11 @@ def replica_devices(count: int) -> list[str]:
     if gpus := gpus_for(count):
         tf.config.set_visible_devices(gpus[:count], "GPU")
         return [f"GPU:{index}" for index in range(count)]
-    split_cpu(count)
-    return [f"CPU:{index}" for index in range(count)]
-
-
-def split_cpu(count: int) -> None:
-    """Divide the CPU into `count` logical devices. TensorFlow must not have used it before."""
-    cpu = tf.config.list_physical_devices("CPU")[0]
+    cpu = tf.config.list_physical_devices("CPU")[0]  # TensorFlow must not have used it before
     tf.config.set_logical_device_configuration(
         cpu, [tf.config.LogicalDeviceConfiguration() for _ in range(count)]
     )
+    return [f"CPU:{index}" for index in range(count)]
 
 
 def use_local_gpu(local_rank: int, local_size: int) -> bool:
@@ -66,11 +61,6 @@ def use_local_gpu(local_rank: int, local_size: int) -> bool:
         tf.config.experimental.set_memory_growth(gpus[local_rank], True)
         tf.config.set_visible_devices(gpus[local_rank], "GPU")
     return bool(gpus)
-
-
-def intra_op_threads(spec: RunSpec) -> int:
-    """Threads within one operation; 0: TensorFlow's choice."""
-    return spec.resources.intra_op_threads or 0
 
 
 def inter_op_threads(spec: RunSpec) -> int:

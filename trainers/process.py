@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from backends import make_backend
 from backends.base import Backend
-from backends.devices import inter_op_threads, intra_op_threads
+from backends.devices import inter_op_threads
 from ringside_core.die_with_parent import dying_with_parent
 from ringside_core.keras import KERAS, tf
 from ringside_core.specs import (
@@ -42,7 +42,7 @@ def started(
     """
     spec = record.spec
     # TensorFlow's own choice is left alone: a script may have used TensorFlow by now.
-    if intra := intra_op_threads(spec):
+    if intra := spec.resources.intra_op_threads:
         tf.config.threading.set_intra_op_parallelism_threads(intra)
     if inter := inter_op_threads(spec):
         tf.config.threading.set_inter_op_parallelism_threads(inter)

@@ -79,11 +79,9 @@ class MultiWorkerMirrored(StrategyBackend):
             table = np.zeros((self.size, *array.shape), array.dtype)
             table[self.rank] = array
             return np.asarray(self._all_reduce(table, "sum").max(axis=0))
-        return self._sum_function(tf.constant(array)).numpy()
-
-    def _sum_function(self, tensor: Any) -> Any:
-        per_replica = self.strategy.experimental_distribute_values_from_function(lambda _: tensor)
-        return self.strategy.reduce(tf.distribute.ReduceOp.SUM, per_replica, axis=None)
+        own = tf.constant(array)
+        per_replica = self.strategy.experimental_distribute_values_from_function(lambda _: own)
+        return self.strategy.reduce(tf.distribute.ReduceOp.SUM, per_replica, axis=None).numpy()
 
 
 def _let_processes_read_alone(alone: Callable[[], bool]) -> None:

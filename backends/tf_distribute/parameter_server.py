@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backends.base import Reduction, Role
-from backends.devices import inter_op_threads, intra_op_threads, use_local_gpu
+from backends.devices import inter_op_threads, use_local_gpu
 from backends.tf_distribute.multi_worker_mirrored import take_place
 from backends.tf_distribute.serving import hear_over, serve_until_over, tell_over
 from backends.tf_distribute.sharded_coordinator import ShardedCoordinator
@@ -85,7 +85,7 @@ class ParameterServer(StrategyBackend):
         if self.role == "server":
             config = tf.compat.v1.ConfigProto()
             # Servers take the sizes of their thread pools from here, not from tf.config.threading.
-            config.intra_op_parallelism_threads = intra_op_threads(self.spec)
+            config.intra_op_parallelism_threads = self.spec.resources.intra_op_threads or 0
             config.inter_op_parallelism_threads = inter_op_threads(self.spec)
             self._give_gpu(config)
             resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()

@@ -31,7 +31,6 @@ class _TurnQueue:
         self.in_turn = True
         self._closures: list[deque[Any]] = [deque() for _ in range(num_workers)]
         self._max_size = max_size
-        self._owner_of: dict[int, int] = {}
         self.next_worker = 0
         self.reader = threading.local()
 

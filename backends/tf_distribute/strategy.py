@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from backends.base import Backend, statistics
-from ringside_core.keras import KERAS, VERSION, optimizers_of, tf
+from ringside_core.keras import VERSION, optimizers_of, tf
 from ringside_core.keras.part import here
 from ringside_core.specs import RefusalError
 
@@ -116,10 +116,6 @@ class StrategyBackend(Backend):
 
         vars(self.strategy.extended)["_use_merge_call"] = use_merge_call
         return True
-
-    def _local_results(self, variable: Any) -> tuple[Any, ...]:
-        results: tuple[Any, ...] = self.strategy.experimental_local_results(KERAS.raw(variable))
-        return results
 
 
 # Keras 3's optimizer asks for them within a condition, where a strategy cannot go on.
