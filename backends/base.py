@@ -56,7 +56,6 @@ class Backend(ABC):
     @classmethod
     def obstacle(cls, options: BackendOptions) -> str | None:
         """Why no run with these options can work on this machine; None if nothing is known."""
-        del options
         return None
 
     @classmethod
@@ -66,7 +65,6 @@ class Backend(ABC):
         Args:
             num_replicas: of the run.
         """
-        del num_replicas
         return None
 
     def _check_xla(self) -> None:
@@ -183,7 +181,6 @@ class Backend(ABC):
             variables: in the same order.
             upstream: the optimizer's own sum of (gradient, variable) pairs; None: a tape asks.
         """
-        del variables, upstream
         return gradients
 
     def sum_tensors(self, tensors: list[Any]) -> list[Any]:
@@ -212,7 +209,6 @@ class Backend(ABC):
         Raises:
             RefusalError: the family cannot train it.
         """
-        del model, at_tape
         return
 
     # Training
@@ -223,7 +219,6 @@ class Backend(ABC):
         Args:
             model: compiled; its weights are those to begin with.
         """
-        del model
         return
 
     def begin_epoch(self) -> None:
@@ -232,7 +227,7 @@ class Backend(ABC):
 
     def tell_steps(self, on_step: Callable[[], None]) -> None:
         """Have a function called after each step of which `fit` does not hear at once."""
-        del on_step
+        return
 
     def step_ends(self) -> list[float] | None:
         """`time.perf_counter()` at the end of each step since the epoch began.
@@ -243,7 +238,7 @@ class Backend(ABC):
 
     def start_timeline(self, file: Path) -> None:
         """Let the stack itself tell of its collectives, where it can; `file` is its own to use."""
-        del file
+        return
 
     def end_timeline(self) -> list[TimelineEntry]:
         """What it said since `start_timeline`, in one process of a run."""
@@ -295,7 +290,6 @@ class Backend(ABC):
         Returns:
             A function that lets each process hold its own again.
         """
-        del variables
         return lambda: None
 
     def average_statistics(self, model: Any) -> None:
@@ -304,7 +298,6 @@ class Backend(ABC):
         Each replica sees its own slice of the data, so the moving statistics of batch normalisation
         differ between replicas. All processes must call this.
         """
-        del model
         return
 
     # Coming and going

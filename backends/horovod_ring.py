@@ -45,7 +45,6 @@ class HorovodRing(Ranks):
     @classmethod
     def xla_obstacle(cls, num_replicas: int) -> str | None:
         """The set-up leaves Horovod's operations for XLA out (horovod#4314)."""
-        del num_replicas
         return "Horovod was compiled without its operations for XLA (docs/stack.md)"
 
     @property
@@ -142,7 +141,6 @@ class HorovodRing(Ranks):
 
     def prepare_model(self, model: Any, *, at_tape: bool = False) -> None:
         """Layers with `synchronized=True` get the statistics of all ranks."""
-        del at_tape
         if self.size > 1:
             synchronise(model)
 

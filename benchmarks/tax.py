@@ -474,7 +474,6 @@ class ByHand(Site):
 
     def task_command(self, run_dir: Path) -> tuple[str, ...]:
         """The script, for any folder."""
-        del run_dir
         return self.command
 
 

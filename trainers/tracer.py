@@ -65,7 +65,6 @@ class Tracer(Listener):
 
     def on_epoch_begin(self, epoch: int) -> None:
         """Count its updates from here."""
-        del epoch
         self._of_epoch = self._done
 
     def on_step(self, done: int) -> None:

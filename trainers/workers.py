@@ -95,7 +95,6 @@ def take(backend: ParameterServer, model: Any) -> None:
 
 def as_it_is(dataset: Any, options: Any = None) -> Any:
     """A data set that a strategy need not distribute."""
-    del options
     return dataset
 
 
@@ -169,7 +168,6 @@ class _Training(tf.keras.callbacks.Callback):
 
     def _distribute(self, dataset: Any, options: Any = None) -> Any:
         """Keras hands over the training's data set first, then those of evaluations."""
-        del options
         if self._data is not None:
             return dataset
         if self._reading.held:
@@ -209,7 +207,6 @@ class _Training(tf.keras.callbacks.Callback):
     # The training function that Keras gets
 
     def _make_train_function(self, force: bool = False) -> Callable[[Any], Any]:
-        del force
         model, strategy = self._trained, self._backend.strategy
 
         def step(batch: Any) -> Any:
@@ -276,18 +273,15 @@ class _Training(tf.keras.callbacks.Callback):
     # The callback
 
     def on_train_begin(self, logs: Any = None) -> None:
-        del logs
         if VERSION == 3:
             self._most = self._trained.steps_per_execution
         else:
             self._most = int(self._trained._steps_per_execution.numpy())
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        del epoch, logs
         self._backend.begin_epoch()
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        del logs
         self._batches = min(self._most, self.params["steps"] - batch)
 
 

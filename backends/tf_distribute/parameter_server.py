@@ -32,7 +32,6 @@ class ParameterServer(StrategyBackend):
     @classmethod
     def xla_obstacle(cls, num_replicas: int) -> str | None:
         """The servers hold the variables."""
-        del num_replicas
         return "XLA compiles for one device, and the variables lie on those of the servers"
 
     @property
@@ -143,7 +142,6 @@ class ParameterServer(StrategyBackend):
 
     def all_reduce(self, value: Any, reduction: Reduction = "sum") -> NDArray[Any]:
         """Only the coordinator has values: they are returned unchanged."""
-        del reduction
         return np.asarray(value)
 
     def barrier(self) -> None:

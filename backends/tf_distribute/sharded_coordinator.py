@@ -35,7 +35,6 @@ class _TurnQueue:
         self.reader = threading.local()
 
     def put(self, closure: Any, block: bool = True) -> None:
-        del block
         owner = getattr(closure, "ringside_worker", None)
         if owner is None:  # new; otherwise it came back after its worker failed
             owner = self.next_worker
@@ -44,7 +43,6 @@ class _TurnQueue:
         self._closures[owner].append(closure)
 
     def get(self, block: bool = True) -> Any:
-        del block
         for closures in self._mine():
             if closures:
                 return closures.popleft()

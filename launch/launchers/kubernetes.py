@@ -79,7 +79,6 @@ class Kubernetes(Noun):
         Raises:
             RefusalError: a backend or a topology with which no run is possible in pods.
         """
-        del run_dir, placement
         spec, expects = _in_pods(spec), rank_names(spec)
         name = self.name or _label(spec.run_name)
         task = [f"{ROOT}/.venv/bin/python", "-u", f"{ROOT}/train.py", "--spec"]

@@ -19,7 +19,6 @@ class Ranks:
 
     def plan(self, spec: RunSpec, *, run_dir: Path, placement: Placement, site: Site) -> Plan:
         """The plan of a run of Horovod with its Gloo controller."""
-        del placement  # this machine
         size = spec.topology.num_processes
         (port,) = site.free_ports(1)
         shared = {

@@ -82,7 +82,6 @@ class Legacy(Keras):
 
     def chance_of(self, model: Any) -> list[Any]:
         """Its operations keep their state where no checkpoint can read it."""
-        del model
         return []
 
     def draws(self, layer: Any) -> bool:

@@ -477,7 +477,6 @@ def in_python(function: Callable[..., Any]) -> Callable[..., Any]:
 def _called(
     part: Part, upstream: Callable[..., Any], function: Any, *args: Any, **kwargs: Any
 ) -> Any:
-    del part
     room = str(function.python_function.__module__).partition(".")[0]
     if room in ("keras", "tf_keras", "tensorflow", "horovod"):
         return upstream(function, *args, **kwargs)
@@ -487,7 +486,6 @@ def _called(
 def _refuse_optimizer(
     part: Part, upstream: Callable[..., Any], optimizer: Any, *args: Any, **kwargs: Any
 ) -> Any:
-    del part, upstream, args, kwargs
     raise RefusalError(
         "An optimizer must be one of Keras.",
         received=f"{type(optimizer).__name__} of tf.compat.v1.train",

@@ -117,7 +117,6 @@ class RingsideDigits(tfds.core.GeneratorBasedBuilder):
         )
 
     def _split_generators(self, dl_manager: Any) -> dict[str, Any]:
-        del dl_manager  # the data come with scikit-learn
         return {name: self._generate_examples(*arrays) for name, arrays in _splits().items()}
 
     def _generate_examples(self, images: Any, labels: Any) -> Iterator[tuple[int, dict[str, Any]]]:
