@@ -1,8 +1,6 @@
 """A fault that is made on purpose, in the middle of a training, to see what becomes of it."""
 
 import time
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -23,39 +21,34 @@ class PlantedError(RuntimeError):
 class Fault(Listener):
     """Waits after an update until a fault may be made; in one task it makes it.
 
+    Faults other than `rank-asleep`, `rank-raises` and `nan` are made from outside.
+
     Args:
-        update: after which it waits, once.
-        reached: called there with the updates done.
-        may_go_on: whether the fault has been made, or may be made.
-        makes: the fault of this task: `rank-asleep`, `rank-raises` or `nan`. Any other is made from
-            outside; empty: of another task.
+        request: of the drill.
+        folder: where the drill and the tasks tell each other.
+        task: this one.
     """
 
-    def __init__(
-        self,
-        update: int,
-        *,
-        reached: Callable[[int], None],
-        may_go_on: Callable[[], bool],
-        makes: str,
-    ) -> None:
-        self._update, self._reached, self._may_go_on = update, reached, may_go_on
-        self._makes = makes
-        self._over = may_go_on()  # in an attempt before this one
+    def __init__(self, request: FaultRequest, folder: Path, task: str) -> None:
+        self._request, self._task = request, task
+        self._reached, self._struck = folder / f"{REACHED}{task}", folder / STRUCK
+        self._over = self._struck.exists()  # in an attempt before this one
 
     def on_step(self, done: int) -> None:
         """Wait, and make the fault."""
-        if self._over or done < self._update:
+        if self._over or done < self._request.update:
             return
         self._over = True
-        self._reached(done)
-        while not self._may_go_on():
+        write_whole(self._reached, f"{done}\n")
+        while not self._struck.exists():
             time.sleep(POLL_S)
-        if self._makes == "rank-raises":
+        if self._request.task != self._task:
+            return
+        if self._request.fault == "rank-raises":
             raise PlantedError("raised by the drill")
-        if self._makes == "rank-asleep":
+        if self._request.fault == "rank-asleep":
             time.sleep(FOR_EVER_S)
-        if self._makes == "nan":
+        if self._request.fault == "nan":
             self._poison()
 
     def _poison(self) -> None:
@@ -67,7 +60,7 @@ class Fault(Listener):
             set_weights(model, weights)
 
 
-def drilled(run_dir: Path, task: str, fit: int = 1) -> list[Listener]:
+def drilled(run_dir: Path, task: str, fit: int) -> list[Listener]:
     """The listeners of a training that a drill looks at; empty if no drill does.
 
     Args:
@@ -80,17 +73,4 @@ def drilled(run_dir: Path, task: str, fit: int = 1) -> list[Listener]:
         return []
     text = (folder / REQUEST).read_text(encoding="utf-8")
     request = FaultRequest.from_json(text, origin=REQUEST)
-    if fit != request.fit:
-        return []
-    return [
-        Fault(
-            request.update,
-            reached=partial(_reached, folder / f"{REACHED}{task}"),
-            may_go_on=(folder / STRUCK).exists,
-            makes=request.fault if request.task == task else "",
-        )
-    ]
-
-
-def _reached(file: Path, done: int) -> None:
-    write_whole(file, f"{done}\n")
+    return [Fault(request, folder, task)] if fit == request.fit else []
