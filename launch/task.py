@@ -12,7 +12,7 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from launch.journal import Journal, set_record_aside, write_record
@@ -78,12 +78,6 @@ class Reporter:
         """Note an update."""
         self._done, self._total = done, total
         self.phase("training")
-
-    def notes(self, notes: Sequence[str], *, of: str = "data") -> None:
-        """Print what is done with the data, or warnings, if there is no launcher that prints."""
-        if self._aloud:
-            for note in notes:
-                print(f"{of}: {note}", flush=True)
 
     def waiting(self, done: int) -> None:
         """Note that this many updates are done and that the next turn is awaited."""

@@ -436,7 +436,6 @@ def _trained(session: _Session, call: FitCall, record: RecordInProgress, run_dir
         listeners.append(
             Tracer(session.run_dir, record.task, call.arguments.get("validation_freq"))
         )
-    reporter.notes(record.warnings, of="warning")
     assert session.steps is not None  # plain Keras trains in trials only
     history = train_call(
         call,
