@@ -136,7 +136,7 @@ class Checkpoint(Listener):
                 position,
                 learned=self._learned(),
                 replicas=self.training.spec.topology.num_replicas,
-                place=self.training.place(epoch_is_over=position.begun is None),
+                place=self.training.data.where(epoch_is_over=position.begun is None),
             )
             epoch = position.epochs_done + (position.begun is not None)
             if failure := self._unless_full(

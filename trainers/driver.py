@@ -12,7 +12,7 @@ from backends.base import Backend
 from ringside_core.specs import EpochRecord, RecordInProgress, RefusalError, RunSpec
 from trainers.checkpoint import weights_digest
 from trainers.clock import Clock
-from trainers.reading import Place, Reading
+from trainers.reading import Reading
 from trainers.totals import BegunEpoch, Totals
 
 
@@ -58,10 +58,6 @@ class Training:
         """Updates of this run; None: not known yet."""
         each = self.steps_per_epoch
         return None if each is None else each * self.epochs_left - self.updates_before
-
-    def place(self, *, epoch_is_over: bool) -> Place:
-        """See Reading."""
-        return self.data.where(epoch_is_over=epoch_is_over)
 
 
 class Listener:
@@ -235,7 +231,7 @@ class Driver:
                 received="none: another training step than that of the compiled model",
                 advice="Set model.train_step above model.compile, or write it into a class.",
             )
-        ended = _numbers(logs)
+        ended = single_numbers(logs)
         if not np.isfinite(list(ended.values())).all():
             raise DivergedError(f"epoch {self._epoch + 1} ended with {ended}")
         record = EpochRecord(
@@ -282,7 +278,7 @@ class Driver:
             one.on_end()
 
 
-def _numbers(logs: dict[str, Any]) -> dict[str, float]:
+def single_numbers(logs: dict[str, Any]) -> dict[str, float]:
     """Those of the logs that are single numbers."""
     values = {name: np.asarray(value) for name, value in (logs or {}).items()}
     return {name: float(v.reshape(())) for name, v in values.items() if v.size == 1}

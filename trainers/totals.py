@@ -1,13 +1,11 @@
 """What an epoch adds up: read at its end, and kept in checkpoints within it."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from backends.base import Backend
 from ringside_core.keras import KERAS, tf
 from ringside_core.specs import LedgerDigest, RefusalError
 from trainers.step import Steps
@@ -85,7 +83,13 @@ class Totals:
                 "An epoch must be resumed with the metrics that it began with.",
                 received=f"{len(states)} states before the restart, {len(variables)} after it",
             )
-        put_in(self._backend, variables, states)
+        if not self._backend.is_chief:  # states are summed over replicas
+            return
+        with self._backend.scope():
+            for variable, value in zip(variables, states, strict=True):
+                here = tf.distribute.get_strategy()
+                first = here.experimental_local_results(KERAS.raw(variable))[0]
+                first.assign_add(np.asarray(value, first.dtype.as_numpy_dtype))
 
     def so_far(self, updates: int, feed: str) -> BegunEpoch:
         """What a checkpoint keeps of this epoch. Every process must ask; nothing is changed."""
@@ -96,20 +100,3 @@ class Totals:
 
     def _variables(self) -> list[Any]:
         return [v for metric in self._model.metrics for v in metric.variables]
-
-
-def put_in(backend: Backend, variables: list[Any], values: Sequence[NDArray[Any]]) -> None:
-    """Add values to the state of one replica only, because states are summed over replicas.
-
-    Args:
-        backend: on whose replicas the variables are.
-        variables: of metrics.
-        values: in the same order.
-    """
-    if not backend.is_chief:
-        return
-    with backend.scope():
-        for variable, value in zip(variables, values, strict=True):
-            here = tf.distribute.get_strategy()
-            first = here.experimental_local_results(KERAS.raw(variable))[0]
-            first.assign_add(np.asarray(value, first.dtype.as_numpy_dtype))

@@ -47,6 +47,7 @@ from ringside_core.specs import RecordInProgress
 from ringside_core.users_errors import of_users
 from ringside_core.workloads.registry import fit_number
 from ringside_core.workloads.script import ScriptIsOver
+from trainers.driver import single_numbers
 from trainers.fit import executions_of, make_variables, set_executions, train_call, why_drawn_again
 from trainers.fit_call import FitCall
 from trainers.input_changes import changed
@@ -411,8 +412,7 @@ class Watch(tf.keras.callbacks.Callback):
         """Note what Keras tells."""
         self._updates.append(self._in_epoch)
         self._drawn.append(self.draws.count())
-        values = {name: np.asarray(value) for name, value in (logs or {}).items()}
-        self._logs.append({n: float(v.reshape(())) for n, v in values.items() if v.size == 1})
+        self._logs.append(single_numbers(logs))
 
     def on_train_end(self, logs: Any = None) -> None:
         """Note the end of a training that was not disturbed."""
