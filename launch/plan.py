@@ -1,11 +1,10 @@
 """A plan: every process that a run starts, written down before anything is started."""
 
 import shlex
-from typing import Self
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from ringside_core.specs import Cluster, Noun, RefusalError, RunSpec
+from ringside_core.specs import Cluster, Noun, RunSpec
 
 # Marks every process of a run. By it the sweep finds processes that a launcher left behind.
 RUN_ID = "RINGSIDE_RUN_ID"
@@ -79,12 +78,6 @@ class Plan(Noun):
     files: dict[str, str] = Field(default_factory=dict)
     cleanup: tuple[tuple[str, ...], ...] = ()
     queued: bool = False
-
-    @model_validator(mode="after")
-    def _is_not_empty(self) -> Self:
-        if not (self.processes or self.files):
-            raise RefusalError("A plan must have processes or files.", received="neither")
-        return self
 
     @property
     def listens_everywhere(self) -> bool:

@@ -105,12 +105,7 @@ def cores_for(
     Replica i of a host (i = local_rank · replicas_per_process + j) gets
     available[(i · cores_per_replica + m) mod len(available)] for m < cores_per_replica. So replicas
     share processors only if there are too few.
-
-    Raises:
-        RefusalError: no processor is available.
     """
-    if not available:
-        raise RefusalError("There must be a processor to pin to.", received="none")
     first = local_rank * replicas_per_process * cores_per_replica
     count = replicas_per_process * cores_per_replica
     return tuple(sorted({available[(first + m) % len(available)] for m in range(count)}))

@@ -5,23 +5,10 @@ from typing import Any
 
 import pytest
 
-from launch import Plan, Site
 from ringside_core.specs import RefusalError, assign_slots, read_hostfile
-from tests.unit.launch.conftest import PlanOf, spec_of
+from tests.unit.launch.conftest import PlanOf
 
 RUN_DIR = Path("/runs/one")
-
-
-def test_a_plan_must_start_something(site: Site) -> None:
-    """Without processes and files nothing would ever happen."""
-    with pytest.raises(RefusalError, match="processes or files"):
-        Plan(
-            spec=spec_of("serial", replicas=1),
-            run_dir="/runs/one",
-            expects=("rank-0",),
-            run_id=site.run_id,
-            python=site.python,
-        )
 
 
 HOSTFILES = Path(__file__).resolve().parents[3] / "hostfiles"
