@@ -25,7 +25,7 @@ from trainers.data_graph import drawn_again, draws_in_parallel, reads_the_same
 from trainers.driver import Driver, Listener, Training
 from trainers.fit_call import FitCall, no_batch
 from trainers.preemption import Preemption
-from trainers.reading import Reading, begins_again, reading, rows_of_arrays
+from trainers.reading import Reading, reading, rows_of_arrays
 from trainers.resume import check_goes_on, restored
 from trainers.shard import digest
 from trainers.step import Steps, hold_own
@@ -91,13 +91,14 @@ def train_call(
         make_variables(call)
     begins = Position(call.first_epoch)
     position = restored(record, model, backend, run_dir) or begins
-    again = begins_again(call.arguments)
     workers = 1 if backend.capabilities.synchronous else backend.num_readers
     before = 0 if position.begun is None else position.begun.batches
     held_out = call.arguments.get("validation_data")
     held = spec.ablation == "no_input"
     as_written = drawn or (timed and reads_the_same(x))
-    data = Reading(again, position.place, held_out, before, held=held, as_written=as_written)
+    data = Reading(
+        call.begins_again, position.place, held_out, before, held=held, as_written=as_written
+    )
     before_stop = 0 if position.place is None else position.place.of_epoch
     data.of_epoch = call.steps_per_epoch or before_stop
     if not backend.capabilities.synchronous:

@@ -6,12 +6,13 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from ringside_core.keras import optimizers_of, tf
+from ringside_core.keras import VERSION, optimizers_of, tf
 from ringside_core.specs import RefusalError
 from ringside_core.workloads.step import Step
 from ringside_core.workloads.without_horovod import check_not_horovods
+from ringside_core.workloads.workload import KERAS_BATCH
 from trainers.data_graph import authors_batch_of
-from trainers.reading import arrays_in, batch_of, batches_of, begins_again, rows_of_arrays
+from trainers.reading import rows_of_arrays
 from trainers.shard import check_divides, own_batches
 
 Gradients = Literal["optimizer", "tape"]
@@ -67,13 +68,40 @@ class FitCall:
     @property
     def global_batch(self) -> int | None:
         """Rows of a global batch; None: not known before one is read."""
-        rows = batch_of(self.arguments)
-        return None if rows is None else rows * self.shards
+        x = self.arguments.get("x")
+        if isinstance(x, tf.data.Dataset):
+            flat = tf.nest.flatten(x.element_spec)
+            rows = next((t.shape[0] for t in flat if t.shape.rank), None)
+            return None if rows is None else rows * self.shards
+        return None if rows_of_arrays(self.arguments) is None else self._batch_of_arrays
+
+    @property
+    def _batch_of_arrays(self) -> int:
+        return self.arguments.get("batch_size") or KERAS_BATCH
 
     @property
     def steps_per_epoch(self) -> int | None:
         """Global batches of an epoch; None: not known before they are read."""
-        return batches_of(self.arguments)
+        x, steps = self.arguments.get("x"), self.arguments.get("steps_per_epoch")
+        if steps is not None:
+            return int(steps)
+        if isinstance(x, tf.data.Dataset):
+            count = int(x.cardinality())
+            return count if count >= 0 else None
+        if isinstance(x, tf.keras.utils.Sequence):
+            return len(x)
+        rows = rows_of_arrays(self.arguments)
+        return None if rows is None else -(-rows // self._batch_of_arrays)
+
+    @property
+    def begins_again(self) -> bool:
+        """Whether each epoch makes another iterator of the data; else it goes on with the same."""
+        x, steps = self.arguments.get("x"), self.arguments.get("steps_per_epoch")
+        if VERSION == 3:
+            return steps is None
+        if isinstance(x, tf.data.Dataset):
+            return steps is None or int(x.cardinality()) == steps
+        return isinstance(x, tf.keras.utils.Sequence)
 
     @property
     def endless(self) -> bool:
@@ -98,9 +126,17 @@ class FitCall:
         return tf.nest.map_structure(first, self.arrays)
 
     @property
+    def by_rows(self) -> dict[str, Any]:
+        """The arguments that have a row for each example, by name."""
+        names = ("x", "y", "sample_weight")
+        return {
+            name: self.arguments[name] for name in names if self.arguments.get(name) is not None
+        }
+
+    @property
     def arrays(self) -> Any:
         """Of a training from arrays: they, as Keras hands them to a step; a single one alone."""
-        given = tuple(arrays_in(self.arguments).values())
+        given = tuple(self.by_rows.values())
         alone = len(given) == 1 and not isinstance(self.arguments.get("x"), tuple | list)
         return _in_tuples(given[0] if alone else given)
 
@@ -138,7 +174,7 @@ class FitCall:
         if (
             isinstance(x, tf.data.Dataset)
             and self.arguments.get("steps_per_epoch") is not None
-            and not begins_again(self.arguments)
+            and not self.begins_again
         ):
             x = x.repeat()  # its author has as many batches as he asks for, perhaps no more
         return self.given(x=x, epochs=epochs, validation_freq=validates)

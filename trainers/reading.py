@@ -17,7 +17,6 @@ from tensorflow.python.framework.config import disable_op_determinism
 
 from ringside_core.keras import VERSION, tf
 from ringside_core.specs import RefusalError
-from ringside_core.workloads.workload import KERAS_BATCH
 from trainers.shard import is_sharded
 
 _iterate = tf.data.Dataset.__iter__
@@ -211,44 +210,6 @@ def _let_keras3_begin_within_an_epoch() -> None:
     TFEpochIterator._enumerate_iterator = enumerated
 
 
-def begins_again(arguments: dict[str, Any]) -> bool:
-    """Whether each epoch makes another iterator of the data; else it goes on with the same.
-
-    Args:
-        arguments: of `Model.fit`.
-    """
-    x, steps = arguments.get("x"), arguments.get("steps_per_epoch")
-    if VERSION == 3:
-        return steps is None
-    if isinstance(x, tf.data.Dataset):
-        return steps is None or int(x.cardinality()) == steps
-    return isinstance(x, tf.keras.utils.Sequence)
-
-
-def batches_of(arguments: dict[str, Any]) -> int | None:
-    """Global batches of an epoch; None: not known before they are read.
-
-    Args:
-        arguments: of `Model.fit`.
-    """
-    x, steps = arguments.get("x"), arguments.get("steps_per_epoch")
-    if steps is not None:
-        return int(steps)
-    if isinstance(x, tf.data.Dataset):
-        count = int(x.cardinality())
-        return count if count >= 0 else None
-    if isinstance(x, tf.keras.utils.Sequence):
-        return len(x)
-    rows = rows_of_arrays(arguments)
-    return None if rows is None else -(-rows // (arguments.get("batch_size") or KERAS_BATCH))
-
-
-def arrays_in(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Those of the arguments of `Model.fit` that have a row for each example, by name."""
-    names = ("x", "y", "sample_weight")
-    return {name: arguments[name] for name in names if arguments.get(name) is not None}
-
-
 def rows_of_arrays(arguments: dict[str, Any]) -> int | None:
     """Rows of arrays that are trained on; None: the data are no arrays."""
     flat = tf.nest.flatten(arguments.get("x"))
@@ -257,17 +218,6 @@ def rows_of_arrays(arguments: dict[str, Any]) -> int | None:
     rows = int(flat[0].shape[0])
     split = arguments.get("validation_split") or 0.0
     return int(rows * (1.0 - split)) if split else rows  # as Keras divides them
-
-
-def batch_of(arguments: dict[str, Any]) -> int | None:
-    """Rows of a global batch; None: not known before one is read."""
-    x = arguments.get("x")
-    if isinstance(x, tf.data.Dataset):
-        flat = tf.nest.flatten(x.element_spec)
-        return next((t.shape[0] for t in flat if t.shape.rank), None)
-    if rows_of_arrays(arguments) is not None:
-        return arguments.get("batch_size") or KERAS_BATCH
-    return None
 
 
 def read_the_same() -> None:

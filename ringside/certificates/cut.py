@@ -7,7 +7,7 @@ import numpy as np
 
 from ringside_core.keras import tf
 from trainers.fit_call import FitCall
-from trainers.reading import arrays_in, rows_of_arrays
+from trainers.reading import rows_of_arrays
 
 _VALIDATION_BATCHES = 2
 
@@ -89,7 +89,7 @@ class _Cut(tf.keras.utils.Sequence):
 
 
 def _first_rows(call: FitCall, rows: int) -> FitCall:
-    kept = tf.nest.map_structure(lambda array: array[:rows], arrays_in(call.arguments))
+    kept = tf.nest.map_structure(lambda array: array[:rows], call.by_rows)
     return call.given(**kept)
 
 
@@ -99,7 +99,7 @@ def _validated_apart(call: FitCall) -> FitCall:
     rows = rows_of_arrays(call.arguments)
     if not split or rows is None:
         return call
-    given = tuple(arrays_in(call.arguments).values())
+    given = tuple(call.by_rows.values())
     held_out = tf.nest.map_structure(lambda array: array[rows:], given)
     return _first_rows(call, rows).given(validation_split=None, validation_data=held_out)
 
