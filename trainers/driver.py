@@ -2,7 +2,7 @@
 
 import statistics
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -127,19 +127,6 @@ class Progress(Listener):
         self._on_epoch(epoch, record)
 
 
-def step_teller(listeners: Iterable[Any]) -> Callable[[int], None]:
-    """A function that tells the listeners of a step, in their order; only those that want it."""
-    tellers = tuple(
-        one.on_step for one in listeners if getattr(type(one), "on_step", 0) != Listener.on_step
-    )
-
-    def step(done: int) -> None:
-        for tell in tellers:
-            tell(done)
-
-    return step
-
-
 class Driver:
     """Times and records one training, and tells its listeners.
 
@@ -150,7 +137,6 @@ class Driver:
     Attributes:
         training, record, listeners: as given.
         clock: of this process.
-        step: call it with the updates done in this run. It tells the clock first.
     """
 
     def __init__(
@@ -166,7 +152,13 @@ class Driver:
         self.training, self.record, self.listeners = training, record, listeners
         self._epoch, self._stepping, self._runs = 0, "training", False
         self.clock = Clock(training.backend, training.model)
-        self.step = step_teller((self.clock, *listeners))
+        hear = [one.on_step for one in listeners if type(one).on_step != Listener.on_step]
+        self._tellers = (self.clock.on_step, *hear)
+
+    def step(self, done: int) -> None:
+        """An execution is over: `done` updates in this run. The clock hears it first."""
+        for tell in self._tellers:
+            tell(done)
 
     def start(self) -> None:
         """Make the replicas equal and tell all listeners; outside of the backend's scope."""

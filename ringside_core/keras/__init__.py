@@ -46,9 +46,6 @@ def legacy_named_keras() -> Iterator[None]:
     Horovod's Keras modules say `from keras import backend`, which would take Keras 3 from beside
     TensorFlow (workaround in horovod#4290).
     """
-    if VERSION == 3:
-        yield
-        return
     import tf_keras
 
     named = sys.modules.get("keras")
