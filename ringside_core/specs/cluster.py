@@ -7,9 +7,9 @@ import json
 from collections.abc import Mapping
 from typing import Literal, Self
 
-from pydantic import model_validator
+from pydantic import ValidationError, model_validator
 
-from ringside_core.specs.errors import RefusalError
+from ringside_core.specs.errors import RefusalError, refusal_from_validation
 from ringside_core.specs.noun import Noun
 from ringside_core.text import is_whole_number
 
@@ -174,30 +174,9 @@ def parse_tf_config(text: str) -> ClusterTask:
             received=text,
             advice=f"Example: {EXAMPLE}",
         )
-    cluster, task = body["cluster"], body["task"]
-    unknown = sorted(set(cluster) - set(Cluster.model_fields))
-    if unknown:
-        raise RefusalError(
-            "The task types in TF_CONFIG are chief, worker and ps.", received=", ".join(unknown)
-        )
-    for kind, addresses in cluster.items():
-        if not (isinstance(addresses, list) and all(isinstance(a, str) for a in addresses)):
-            raise RefusalError(
-                "Each task type in TF_CONFIG must have a list of addresses.",
-                received=f"{kind}={addresses!r}",
-            )
-    if task.get("type") not in [*Cluster.model_fields]:  # a list has no hash
-        raise RefusalError(
-            "The task type in TF_CONFIG must be chief, worker or ps.",
-            received=repr(task.get("type")),
-        )
-    index = task.get("index")
-    if isinstance(index, str) and is_whole_number(index):  # TensorFlow accepts "0" too
-        index = int(index)
-    if not isinstance(index, int) or isinstance(index, bool):
-        raise RefusalError("The task index in TF_CONFIG must be a number.", received=repr(index))
-    return ClusterTask(
-        cluster=Cluster(**{kind: tuple(addresses) for kind, addresses in cluster.items()}),
-        type=task["type"],
-        index=index,
-    )
+    task = body["task"]
+    place = {"cluster": body["cluster"], "type": task.get("type"), "index": task.get("index")}
+    try:
+        return ClusterTask.model_validate(place)
+    except ValidationError as error:
+        raise refusal_from_validation(error, "TF_CONFIG") from None

@@ -80,11 +80,14 @@ def test_processes_fill_hosts_in_order() -> None:
     [
         ("{", "must be JSON"),
         (tf_config({"worker": ["a:1"]}, index=1), "inside the cluster"),
-        (tf_config({"worker": ["a:1"]}, index="x"), "must be a number"),
+        (
+            tf_config({"worker": ["a:1"]}, index="x"),
+            "TF_CONFIG: index: Input should be a valid integer",
+        ),
         (tf_config({"worker": ["a"]}), "host:port"),
         (tf_config({"worker": ["a:" + "9" * 5000]}), "host:port"),
-        (tf_config({"worker": "a:1"}), "list of addresses"),
-        (tf_config({"workers": ["a:1"]}), "chief, worker and ps"),
+        (tf_config({"worker": "a:1"}), r"TF_CONFIG: cluster\.worker: .* Received: 'a:1'"),
+        (tf_config({"workers": ["a:1"]}), r"TF_CONFIG: cluster\.workers: Extra"),
         (tf_config({"worker": ["a:1"], "ps": ["a:2"]}), "must have a `chief`"),
         (tf_config({"chief": ["a:1"], "ps": ["a:2"]}, kind="ps"), "at least one `worker`"),
     ],
