@@ -73,8 +73,9 @@ def newest(
 
 def stale(certificate: Certificate, spec: RunSpec, placement: Placement = THIS_MACHINE) -> str:
     """Why a certificate says nothing about a run here and now; empty: it does."""
-    if certificate.spec_hash != spec.content_hash:
-        return f"it is of the run {certificate.spec_hash[:8]}, this is {spec.content_hash[:8]}"
+    certified, now = certificate.spec.content_hash, spec.content_hash
+    if certified != now:
+        return f"it is of the run {certified[:8]}, this is {now[:8]}"
     if certificate.code_version != code_version():
         return "Ringside's code has changed since"
     if certificate.hosts != (placement.hosts or ()):

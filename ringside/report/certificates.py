@@ -75,7 +75,7 @@ def explain(certificate: Certificate) -> str:
     verdict = f"certified, {certificate.kind}" if certificate.passed else "not certified"
     lines = [
         f"{certificate.arm.label}: {verdict}, {plural(certificate.steps, 'step')}",
-        f"run {certificate.spec_hash}",
+        f"run {certificate.spec.content_hash}",
     ]
     if certificate.obstacle:
         lines.append(f"obstacle: {certificate.obstacle}")

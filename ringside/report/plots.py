@@ -48,7 +48,7 @@ def plots_of(view: View) -> list[Plot]:
     styles = styles_of(summary.arms)
     return [
         throughput_plot(summary, styles),
-        scaling_plot(summary, styles, view.comparison.scaling),
+        scaling_plot(summary, styles, view.comparison.shared.scaling),
         step_time_plot(summary, styles),
         breakdown_plot(view.breakdown),
         quality_plot(summary, styles),

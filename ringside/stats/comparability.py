@@ -200,7 +200,7 @@ def _of_another_run(certificate: Certificate, run: Run) -> str:
     """Why a certificate is not about this run; empty: it is."""
     # Every launch has its own seed; the certificate is valid for all of them.
     of_that_seed = run.spec.replace(seed=certificate.spec.seed)
-    expected, ran = certificate.spec_hash, of_that_seed.content_hash
+    expected, ran = certificate.spec.content_hash, of_that_seed.content_hash
     if expected != ran:
         return (
             f"its certificate is of the run {expected[:HASH_DIGITS]}, "

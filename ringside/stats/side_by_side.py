@@ -218,7 +218,7 @@ def _check_same_experiment(before: Comparison, now: Comparison) -> None:
         )
     for what in ("cpu_model", "cores", "gpus"):
         _refuse("machine", what, getattr(before.machine, what), getattr(now.machine, what))
-    _refuse("comparison", "scaling", before.scaling, now.scaling)
+    _refuse("comparison", "scaling", before.shared.scaling, now.shared.scaling)
     slots = [[host.slots for host in one.hosts] for one in (before, now)]
     _refuse("comparison", "slots of the hosts", *slots)
     old, new = (one.shared.model_dump(mode="json", exclude=MAY_DIFFER) for one in (before, now))

@@ -159,8 +159,3 @@ class Certificate(Document):
     def splitting(self) -> tuple[str, ...]:
         """What gives something else when a batch is split, and was allowed for."""
         return tuple(sorted({one.layer for one in self.by_design if one.split}))
-
-    @property
-    def spec_hash(self) -> str:
-        """Content hash of the certified run."""
-        return self.spec.content_hash

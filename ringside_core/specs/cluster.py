@@ -70,11 +70,6 @@ class Cluster(Noun):
         return self
 
     @property
-    def backend(self) -> str:
-        """The backend that this cluster is for."""
-        return "parameter_server" if self.ps else "multi_worker_mirrored"
-
-    @property
     def num_training_tasks(self) -> int:
         """Number of tasks that hold a replica."""
         return len(self.worker) + (0 if self.ps else len(self.chief))

@@ -328,11 +328,6 @@ class Comparison(Document):
                 )
         return self
 
-    @property
-    def scaling(self) -> Scaling:
-        """What stays the same at every size, see `Shared`."""
-        return self.shared.scaling
-
     def arms_of(self, number: int) -> tuple[Arm, ...]:
         """The arms of a launch: of the final its finalists, of the screening all but a twin."""
         if number:

@@ -68,7 +68,7 @@ class Surroundings(Noun):
     def default_backend(self) -> str:
         """The backend of a user who names none."""
         if self.task is not None:
-            return self.task.cluster.backend
+            return "parameter_server" if self.task.cluster.ps else "multi_worker_mirrored"
         return "serial" if self.kind == "alone" else "horovod"
 
     @property

@@ -43,7 +43,7 @@ def results_section(summary: Summary) -> Section:
 
 def scaling_section(comparison: Comparison, summary: Summary) -> Section:
     """The gain from more replicas."""
-    kind = comparison.scaling
+    kind = comparison.shared.scaling
     rows = [row for row in ranked(summary) if row.arm.replicas > 1]
     held = "the global batch" if kind == "strong" else "the batch of each replica"
     title = f"What do more replicas bring? ({kind} scaling)"
