@@ -24,11 +24,10 @@ def small_disk(folder: Path, size: str) -> Iterator[Path]:
         )  # somebody may still have a file open
 
 
-def fill(file: Path, *, leave: int = 0) -> None:
-    """Let this file take what a disk has, but for so many bytes."""
+def fill(file: Path) -> None:
+    """Let this file take all that a disk has."""
     with contextlib.suppress(OSError), file.open("wb", buffering=0) as stream:
         for size in (1 << 16, 1):
             with contextlib.suppress(OSError):
                 while stream.write(b"x" * size):
                     pass
-        stream.truncate(max(0, stream.tell() - leave))

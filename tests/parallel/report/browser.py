@@ -80,24 +80,14 @@ class Browser:
         self.call("Page.navigate", url=page.resolve().as_uri())
         self.wait_for("Page.loadEventFired")
 
-    def screenshot(self, *, whole: bool = False) -> bytes:
-        """A PNG of the screen, or of the whole page."""
-        shot = self.call(
-            "Page.captureScreenshot",
-            format="png",
-            captureBeyondViewport=whole,
-            **({"clip": self._page_box()} if whole else {}),
-        )
-        return base64.b64decode(shot["data"])
+    def screenshot(self) -> bytes:
+        """A PNG of the screen."""
+        return base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"])
 
     def pdf(self) -> bytes:
         """The page as it is printed."""
         printed = self.call("Page.printToPDF", preferCSSPageSize=True, printBackground=True)
         return base64.b64decode(printed["data"])
-
-    def _page_box(self) -> dict[str, float]:
-        size = self.call("Page.getLayoutMetrics")["cssContentSize"]
-        return {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}
 
     def _read(self) -> dict[str, Any]:
         deadline = time.monotonic() + DEADLINE_S

@@ -1,4 +1,4 @@
-"""A script whose processes read their parts of the data: `python sharded.py numbers.npz [drop]`."""
+"""A script whose processes read parts of the data: `python sharded.py numbers.npz [evaluated]`."""
 
 import sys
 
@@ -12,9 +12,7 @@ import tensorflow as tf
 tf.keras.backend.set_floatx("float64")
 x = np.random.default_rng(0).normal(size=(22, 3))
 scope = ringside.scope()
-rows = tf.data.Dataset.from_tensor_slices((x, x[:, :1])).shuffle(22)
-if "unshared" not in sys.argv:
-    rows = ringside.shard(rows)
+rows = ringside.shard(tf.data.Dataset.from_tensor_slices((x, x[:, :1])).shuffle(22))
 data = rows.map(lambda a, b: (2.0 * a, b), num_parallel_calls=2).batch(8).prefetch(1)
 with scope:
     model = tf.keras.Sequential([tf.keras.layers.Dense(1, input_shape=(3,))])

@@ -31,9 +31,9 @@ HOSTS = tuple(Host(name=name, slots=1) for name in ("left", "right", "third", "f
 SHARED = Shared.from_run(spec_of("serial", global_batch=BATCH), "weak")
 
 
-def ring_s(ranks: int, size: float, alpha: float = ALPHA_S, beta: float = BETA_S) -> float:
+def ring_s(ranks: int, size: float) -> float:
     """The textbook's ring, message by message."""
-    return sum(alpha + size / ranks * beta for _ in range(2 * (ranks - 1)))
+    return sum(ALPHA_S + size / ranks * BETA_S for _ in range(2 * (ranks - 1)))
 
 
 def run(replicas: int, steps_s: Floats, number: int = 0, *, backend: str = "horovod") -> Run:
@@ -51,29 +51,26 @@ def comparison(
     times: Mapping[int, float],
     backend: str = "horovod",
     *,
-    rounds: int = 2,
     steps: int = 30,
     load: Load | None = None,
     **changes: Any,
 ) -> Comparison:
-    """Runs of equal steps of so many seconds at each size; round k takes k % longer."""
+    """Two rounds of equal steps of so many seconds at each size; the second takes 1 % longer."""
     runs = [
         run(
             size, np.full(steps, times[size] * (1 + 0.01 * number)), number, backend=backend
         ).replace(load=load)
-        for number in range(rounds)
+        for number in range(2)
         for size in times
     ]
     fields: dict[str, Any] = {"shared": SHARED, "hosts": HOSTS, **changes}
     return comparison_of([arm_of(backend, size) for size in times], runs, **fields)
 
 
-def communication(
-    *, ranks: int = 2, alpha: float = ALPHA_S, beta: float = BETA_S, **changes: Any
-) -> Communication:
+def communication(*, ranks: int = 2, **changes: Any) -> Communication:
     """All-reduces of a ring between the first hosts, and the link between two of them."""
     timings = tuple(
-        Timing(size_bytes=size, seconds=((ring_s(ranks, size, alpha, beta),) * ranks,) * 3, wrong=0)
+        Timing(size_bytes=size, seconds=((ring_s(ranks, size),) * ranks,) * 3, wrong=0)
         for size in SIZES
     )
     fields: dict[str, Any] = {

@@ -202,7 +202,7 @@ FAILED = failed(certificate(arm_of("horovod", 2), hosts=made.HOSTS))
         (made.comparison(KNOWN, "mirrored"), made.communication(), "between processes"),
         (made.comparison(KNOWN, certificates=(FAILED,)), made.communication(), "compute the same"),
         (made.comparison({1: 0.1}), made.communication(), "runs of 1 replicas"),
-        (made.comparison(KNOWN, steps=10, rounds=1), made.communication(), "20 steps or more"),
+        (made.comparison(KNOWN, steps=10), made.communication(), "20 steps or more"),
         (made.comparison(KNOWN, machine=GPU), made.communication(), "Only steps on processors"),
         (made.comparison(KNOWN, load=TAKEN), made.communication(), "on a quiet machine"),
         (made.comparison(KNOWN, hosts=()), made.communication(), "between the same hosts"),

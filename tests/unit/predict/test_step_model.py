@@ -17,9 +17,9 @@ LAWS = np.array([0.0, -1.0, 1.0])  # the guess, the kindest and the unkindest
 COST = fit_cost_model(made.communication().stacks[0].timings)
 
 
-def slowest(steps: Floats, form: Floats = LAWS[:1]) -> Slowest:
+def slowest(steps: Floats) -> Slowest:
     """With weights of its own."""
-    return Slowest(steps, np.random.default_rng(5), form)
+    return Slowest(steps, np.random.default_rng(5), LAWS[:1])
 
 
 # The slowest of N

@@ -78,9 +78,9 @@ def test_the_time_of_a_child_is_our_own() -> None:
     assert watch.load.cores == len(os.sched_getaffinity(0))
 
 
-def stat_of(busy_s: dict[int, float], cores: int = 64) -> str:
-    """The text of /proc/stat of a machine of so many processors."""
-    ticks = (int(busy_s.get(k, 0) * TICKS_PER_S) for k in range(cores))
+def stat_of(busy_s: dict[int, float]) -> str:
+    """The text of /proc/stat of a machine of 64 processors."""
+    ticks = (int(busy_s.get(k, 0) * TICKS_PER_S) for k in range(64))
     return "".join(f"cpu{k} {busy} 0 0 0 0 0 0 0 0 0\n" for k, busy in enumerate(ticks))
 
 

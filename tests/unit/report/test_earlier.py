@@ -25,19 +25,19 @@ def compared(horovod_s: float, **changes: object) -> Comparison:
     return bare(seconds, rounds=5).replace(**changes)
 
 
-def now(folder: Path, horovod_s: float = MIRRORED_S, before: Comparison | None = None) -> str:
+def now(folder: Path, before: Comparison | None) -> str:
     """The note of a comparison that another one stands beside."""
+    (folder / "before").mkdir()
     if before is not None:
         write_whole(folder / "before" / RESULTS, before.to_json())
-    later = compared(horovod_s)
+    later = compared(MIRRORED_S)
     later = later.replace(created_unix_s=later.created_unix_s + LATER_S)
     return " ".join(with_earlier(later, folder / "now").notes)
 
 
 def test_a_contradiction_is_said(tmp_path: Path) -> None:
     """Twice as fast before, equal now: with the name, the time between, both speeds of serial."""
-    (tmp_path / "before").mkdir()
-    note = now(tmp_path, before=compared(MIRRORED_S / 2, name="morning"))
+    note = now(tmp_path, compared(MIRRORED_S / 2, name="morning"))
 
     assert note.startswith("An earlier comparison contradicts this one: morning, 10 min before")
     found = re.search(r"found (\S+)× .* serial trained (\S+) examples/s then, (\S+) now", note)
@@ -59,9 +59,7 @@ def test_a_contradiction_is_said(tmp_path: Path) -> None:
 )
 def test_nothing_is_said_of_others(tmp_path: Path, before: Comparison | None) -> None:
     """Of a comparison that agrees, that has not ended, that is later, or that is of other code."""
-    (tmp_path / "before").mkdir()
-
-    assert not now(tmp_path, before=before)
+    assert not now(tmp_path, before)
 
 
 def test_a_note_is_renewed(tmp_path: Path) -> None:

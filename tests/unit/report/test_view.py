@@ -29,14 +29,6 @@ from tests.unit.stats.factory import (
 )
 
 
-def rounds(backend: str, replicas: int, *seconds: float, first: int = 0) -> list[Run]:
-    """One completed run for each round, with this time for each epoch of 100 examples."""
-    return [
-        simple_run(backend, replicas, s, number=number, position=first + number)
-        for number, s in enumerate(seconds)
-    ]
-
-
 def caveats_of(runs: list[Run], **changes: Any) -> str:
     """All caveats of a comparison of these runs, as one text."""
     labels = dict.fromkeys((run.spec.backend, run.spec.topology.num_replicas) for run in runs)
@@ -121,7 +113,7 @@ def test_epochs_in_another_order_than_steps_are_a_caveat() -> None:
 
 def test_lost_runs_are_a_caveat() -> None:
     """How many of how many, how they ended, in which launch; also if none is left."""
-    runs = rounds("serial", 1, 1.0, 1.0, 1.0)
+    runs = [simple_run("serial", 1, 1.0, number=k, position=k) for k in range(3)]
     lost = [*runs[:2], runs[2].replace(outcome=FAILED)]
 
     assert (
@@ -207,10 +199,9 @@ def test_a_clean_comparison_has_no_caveat() -> None:
 # Failures
 
 
-def failing(log_dir: str = "runs/000", traceback: str = "") -> Comparison:
+def failing(log_dir: str = "runs/000") -> Comparison:
     """One run that failed without a record."""
-    outcome = FAILED.replace(traceback=traceback)
-    run = run_of(arm_of("serial"), [], outcome=outcome, log_dir=log_dir)
+    run = run_of(arm_of("serial"), [], outcome=FAILED, log_dir=log_dir)
     return comparison_of([arm_of("serial")], [run])
 
 

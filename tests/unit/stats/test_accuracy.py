@@ -1,14 +1,12 @@
 """Time to accuracy, against sums done by hand and scipy's trimmed mean."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pytest
 from scipy import stats
 
 from ringside.stats.accuracy import ArmAccuracy, accuracy_of, olympic_mean
-from ringside_core.specs import Arm, Comparison, Run
 from tests.unit.stats.factory import (
     STARTED_UNIX_S,
     arm_of,
@@ -23,40 +21,31 @@ LAUNCHER_S = 2.0  # of the start-up
 SERIAL = arm_of("serial")
 
 
-def run_to(
-    arm: Arm,
-    epochs: int | None,
-    number: int,
-    *,
-    startup_s: float = 6.0,
-    s_per_epoch: float = 2.0,
-    trained: int = 8,
-    **changes: Any,
-) -> Run:
-    """A run that meets its target after so many epochs, or never."""
-    spec = spec_of(arm.backend, arm.replicas, **{"seed": 1 + number, "epochs": trained, **changes})
-    made = [
-        epoch(
-            1.0,
-            end_s=startup_s - LAUNCHER_S + k * s_per_epoch,
-            accuracy=0.95 if epochs is not None and k >= epochs else 0.5,
-        )
-        for k in range(1, trained + 1)
-    ]
-    records = [record(spec, made, rank) for rank in range(spec.topology.num_processes)]
-    return run_of(arm, records, number=number, started_unix_s=STARTED_UNIX_S - LAUNCHER_S)
+def row_of(*met_after: int | None) -> ArmAccuracy:
+    """Of an arm whose runs of eight epochs meet the target after so many, or never.
 
-
-def row_of(comparison: Comparison, label: str) -> ArmAccuracy:
-    """Of one arm."""
-    return {row.label: row for row in accuracy_of(comparison)}[label]
+    The first epoch ends 8 s after the command, each other one 2 s later.
+    """
+    runs = []
+    for number, epochs in enumerate(met_after):
+        made = [
+            epoch(
+                1.0,
+                end_s=6.0 - LAUNCHER_S + k * 2.0,
+                accuracy=0.95 if epochs is not None and k >= epochs else 0.5,
+            )
+            for k in range(1, 9)
+        ]
+        spec = spec_of("serial", seed=1 + number, epochs=8)
+        began = STARTED_UNIX_S - LAUNCHER_S
+        runs.append(run_of(SERIAL, [record(spec, made)], number=number, started_unix_s=began))
+    (row,) = accuracy_of(comparison_of([SERIAL], runs))
+    return row
 
 
 def test_fastest_and_slowest_are_dropped() -> None:
     """Times 10, 12, 14, 16 and 22 s, each with its own seed: the mean of the middle three."""
-    runs = [run_to(SERIAL, epochs, number) for number, epochs in enumerate([2, 8, 3, 5, 4])]
-
-    row = row_of(comparison_of([SERIAL], runs), "serial")
+    row = row_of(2, 8, 3, 5, 4)
 
     assert (row.reached, row.of, row.seeds) == (5, 5, 5)
     assert row.time_s.value == pytest.approx((12 + 14 + 16) / 3)
@@ -85,9 +74,7 @@ def test_no_mean_without_enough_runs_that_all_reached_it(
     epochs: Sequence[int | None], reason: str
 ) -> None:
     """The reason stands in place of the number."""
-    runs = [run_to(SERIAL, one, number) for number, one in enumerate(epochs)]
-
-    row = row_of(comparison_of([SERIAL], runs), "serial")
+    row = row_of(*epochs)
 
     assert row.time_s.value is None
     assert row.time_s.reason == reason

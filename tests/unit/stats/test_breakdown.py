@@ -38,12 +38,12 @@ MIRRORED_MS = {
 }
 
 
-def timed(arm: Arm, ms: float, number: int, batch: int = BATCH) -> Run:
+def timed(arm: Arm, ms: float, number: int) -> Run:
     """A run of three epochs of two steps, each step of the counted ones taking so long."""
     spec = spec_of(
         arm.backend,
         arm.replicas,
-        global_batch=arm.global_batch or batch,
+        global_batch=arm.global_batch or BATCH,
         ablation=arm.ablation,
         save="record",
         options=arm.options,

@@ -57,14 +57,14 @@ def test_a_launch_counts_if_every_finalist_completed_in_it() -> None:
     assert found.finalists == {"serial", "mirrored ×2"}
 
 
-def watched(others_s: float, beside_s: float, *, machine_cores: int = 64) -> Load:
+def watched(others_s: float, beside_s: float) -> Load:
     """A run of 100 s on 2 processors, for which it took 150 s; others beside it and elsewhere."""
     counts = MachineCounts(
         cores=(0, 1),
         busy_s=150 + others_s,
         steal_s=0,
         own_s=150,
-        machine_cores=machine_cores,
+        machine_cores=64,
         machine_busy_s=150 + others_s + beside_s,
         machine_steal_s=10,
     )
