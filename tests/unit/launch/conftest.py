@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from launch import Plan, Site, make_plan
-from ringside_core.specs import Placement, RunSpec, Topology, capabilities_of, parse_hostfile
+from ringside_core.specs import Placement, parse_hostfile
+from tests.unit.stats.factory import spec_of
 
 RUN_DIR = Path("/runs/one")
 PlanOf = Callable[..., Plan]
@@ -29,23 +30,6 @@ def site() -> Site:
     )
 
 
-def spec_of(
-    backend: str, *, replicas: int = 2, hosts: int = 1, options: dict[str, Any] | None = None
-) -> RunSpec:
-    """A spec of so many replicas, shared evenly by so many hosts."""
-    if capabilities_of(backend).process_model == "single":
-        topology = Topology(replicas_per_process=replicas)
-    else:
-        topology = Topology(hosts=hosts, processes_per_host=replicas // hosts)
-    return RunSpec(
-        backend=backend,
-        options=options or {},
-        topology=topology,
-        global_batch=8 * replicas,
-        epochs=1,
-    )
-
-
 @pytest.fixture
 def plan_of(site: Site) -> PlanOf:
     """Make the plan of a backend on that machine; `hostfile` is text."""
@@ -61,7 +45,9 @@ def plan_of(site: Site) -> PlanOf:
         on: Site = site,
         **placed: Any,
     ) -> Plan:
-        spec = spec_of(backend, replicas=replicas, hosts=hosts, options=options)
+        spec = spec_of(
+            backend, replicas, hosts=hosts, options=options or {}, global_batch=8 * replicas
+        )
         hosts_there = parse_hostfile(hostfile) if hostfile else None
         placement = Placement(hosts=hosts_there, **placed)
         return make_plan(spec, run_dir=RUN_DIR, placement=placement, launcher=launcher, site=on)

@@ -13,10 +13,10 @@ from launch import attempts
 from launch.attempts import Attempts, attempt, set_aside
 from launch.interrupts import Interrupts
 from launch.journal import set_record_aside
-from ringside_core.specs import AUTO, Execution, Outcome, RefusalError, RunSpec, Topology
+from ringside_core.specs import AUTO, Execution, Outcome, RefusalError, RunSpec
+from tests.unit.stats.factory import FAILED, spec_of
 
-SPEC = RunSpec(backend="serial", options={}, topology=Topology(), global_batch=8, epochs=1)
-FAILED = Outcome(kind="failed", reason="it died")
+SPEC = spec_of("serial")
 
 
 @pytest.fixture(autouse=True)

@@ -8,9 +8,6 @@ import pytest
 from ringside_core.specs import RefusalError, assign_slots, read_hostfile
 from tests.unit.launch.conftest import PlanOf
 
-RUN_DIR = Path("/runs/one")
-
-
 HOSTFILES = Path(__file__).resolve().parents[3] / "hostfiles"
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {

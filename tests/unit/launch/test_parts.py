@@ -16,8 +16,9 @@ from launch.plan import LAUNCHER_NAME, Process
 from launch.remote.host_facts import obstacles
 from launch.remote.sweep import tidy
 from launch.watch import Progress, Watch
-from ringside_core.specs import RunRecord, RunSpec, Topology
+from ringside_core.specs import RunRecord
 from tests.unit.launch.conftest import PlanOf
+from tests.unit.stats.factory import spec_of
 
 
 def write_progress(run_dir: Path, task: str, line: str) -> None:
@@ -224,8 +225,7 @@ def test_a_task_makes_its_folder_and_removes_its_temporary_files(
     run_id: str, tmp_path: Path
 ) -> None:
     """In a folder that no one has made, as on a claim of Kubernetes; of a run, or of none."""
-    spec = RunSpec(backend="serial", options={}, topology=Topology(), global_batch=8, epochs=1)
-    (tmp_path / "spec.json").write_text(spec.to_json())
+    (tmp_path / "spec.json").write_text(spec_of("serial").to_json())
     (tmp_path / "t").mkdir()
     run_dir = tmp_path / "new" / "run"
     env = {**os.environ, "TMPDIR": str(tmp_path / "t"), "RINGSIDE_RUN_ID": run_id}

@@ -11,8 +11,8 @@ from launch import Plan, Site, make_plan
 from launch.launchers.slurm import Slurm
 from launch.watch import Watch
 from ringside_core.specs import Placement, RefusalError, Resources
-from tests.unit.launch.conftest import spec_of
 from tests.unit.launch.test_outcome import Scene
+from tests.unit.stats.factory import spec_of
 
 RUN_DIR = Path("/runs/100 %")
 
@@ -35,8 +35,8 @@ def planned(
     lines: Sequence[str] = (),
 ) -> Plan:
     """The plan of a run, from a machine that does not exist."""
-    spec = spec_of(backend, replicas=replicas, options=options)
-    spec = spec.replace(resources=Resources(cores_per_replica=cores))
+    own = Resources(cores_per_replica=cores)
+    spec = spec_of(backend, replicas, options=options or {}, resources=own, global_batch=24)
     launcher = Slurm(nodes=nodes, lines=tuple(lines))
     return make_plan(spec, run_dir=RUN_DIR, launcher=launcher, site=site)
 
@@ -137,7 +137,7 @@ def test_refusals(site: Site, how: dict[str, Any], words: str) -> None:
 
 def test_a_line_break_reaches_no_batch_script(site: Site) -> None:
     """What follows it would be a line of its own, read by sbatch or run by the shell."""
-    named = spec_of("horovod").replace(workload="a\n#SBATCH --account=mine")
+    named = spec_of("horovod", 2, workload="a\n#SBATCH --account=mine")
     plan = Slurm().plan(named, run_dir=Path("/runs"), placement=Placement(), site=site)
     odd = dataclasses.replace(site, cwd="/home/me\n#SBATCH --account=mine")
 

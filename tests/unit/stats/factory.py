@@ -42,15 +42,16 @@ BOOT = "boot-1"
 
 
 def spec_of(backend: str, replicas: int = 1, **changes: Any) -> RunSpec:
-    """A spec of 100 examples' worth of digits, all replicas on one host."""
+    """A spec of 100 examples' worth of digits; without `hosts`, all replicas on one."""
+    hosts = changes.pop("hosts", 1)
     many = capabilities_of(backend).process_model != "single"
     fields: dict[str, Any] = {
         "workload": "digits",
         "backend": backend,
         "options": {},
-        "topology": Topology(
-            processes_per_host=replicas if many else 1, replicas_per_process=1 if many else replicas
-        ),
+        "topology": Topology(hosts=hosts, processes_per_host=replicas // hosts)
+        if many
+        else Topology(replicas_per_process=replicas),
         "global_batch": 32,
         "epochs": 3,
         "resources": {"cores_per_replica": 1, "intra_op_threads": 1, "inter_op_threads": 1},
