@@ -4,7 +4,7 @@ import dataclasses
 import hashlib
 import socket
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -119,38 +119,44 @@ def test_half_the_round_trip_is_taken_off_a_clock(
     assert bool(network.problems()) is bad
 
 
-def test_a_folder_that_may_not_be_written(network: Network) -> None:
-    """A host that sees the folder of the results must be able to write in it."""
-    network.hosts["a"]["writable"] = False
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (lambda n: n.hosts["a"].update(writable=False), "a: it may not write in {folder}"),
+        # What the machine says of itself shows that the hostfile names it twice.
+        (
+            lambda n: n.hosts["b"].update(identity="boot/1"),
+            "b: the same machine as a; name it once, its slots added up",
+        ),
+        # Debian gives 127.0.1.1 to a machine's own name; others could not reach what listens there.
+        (
+            lambda n: n.hosts["a"]["addresses"].update(a="127.0.1.1"),
+            "a: on a the name a means 127.0.1.1, not 10.0.0.1 of eth7; see /etc/hosts there",
+        ),
+        # An alias in ~/.ssh/config helps only ssh.
+        (
+            lambda n: n.here["addresses"].update(a=""),
+            "a: only ssh knows the name; put it into DNS or /etc/hosts",
+        ),
+    ],
+)
+def test_a_problem_of_a_host(
+    change: Callable[[Network], object], problem: str, network: Network
+) -> None:
+    """Of the folder of the results, or of its name."""
+    change(network)
 
-    assert network.problems() == [f"a: it may not write in {network.folder}"]
-
-
-def test_one_machine_by_two_names(network: Network) -> None:
-    """What the machine says of itself shows that the hostfile names it twice."""
-    network.hosts["b"]["identity"] = "boot/1"
-
-    assert network.problems() == ["b: the same machine as a; name it once, its slots added up"]
+    assert network.problems() == [problem.format(folder=network.folder)]
 
 
 def test_hosts_with_a_problem_are_not_usable(network: Network) -> None:
-    """The others are, with the reasons beside them."""
-    network.placement = network.placement.replace(oversubscribe=True)
+    """The others are, with the reasons beside them; no servers are placed where none can be."""
+    network.placement = network.placement.replace(servers_on=("b",))
     network.unreached["b"] = "no answer"
 
     there, problems = usable(network)
 
-    assert (there.names, problems) == (("a",), ["b: no answer"])
-
-
-def test_a_host_whose_servers_have_no_place_is_not_usable(network: Network) -> None:
-    """Others are; the run knows where the user wants its parameter servers."""
-    network.placement = network.placement.replace(servers_on=("b",))
-    network.unreached["b"] = "no answer"
-
-    there, _ = usable(network)
-
-    assert (there.names, there.servers_on) == (("a",), ())
+    assert (there.names, there.servers_on, problems) == (("a",), (), ["b: no answer"])
 
 
 def test_a_problem_of_this_machine_makes_no_host_unusable(network: Network) -> None:
@@ -170,22 +176,6 @@ def usable(network: Network) -> tuple[Placement, list[str]]:
         spec=spec_of("horovod"),
         interrupts=Interrupts(),
     )
-
-
-def test_a_name_that_means_loopback_at_home(network: Network) -> None:
-    """Debian gives 127.0.1.1 to a machine's own name; others could not reach what listens there."""
-    network.hosts["a"]["addresses"] = {"a": "127.0.1.1", "b": "10.0.0.2"}
-
-    assert network.problems() == [
-        "a: on a the name a means 127.0.1.1, not 10.0.0.1 of eth7; see /etc/hosts there"
-    ]
-
-
-def test_a_name_that_only_ssh_knows(network: Network) -> None:
-    """An alias in ~/.ssh/config helps only ssh."""
-    network.here["addresses"] = {"a": "", "b": "10.0.0.2"}
-
-    assert network.problems() == ["a: only ssh knows the name; put it into DNS or /etc/hosts"]
 
 
 @pytest.mark.parametrize(

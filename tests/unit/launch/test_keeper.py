@@ -34,26 +34,10 @@ def member(run_id: str) -> Iterator["subprocess.Popen[bytes]"]:
         process.kill()
 
 
-def test_a_keeper_answers_and_sweeps(run_id: str, member: "subprocess.Popen[bytes]") -> None:
-    """It echoes its input; when that ends, it ends the run on its host."""
-    command = [sys.executable, "-I", "-S", str(SWEEPER), run_id, "--keep"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as keeper:
-        assert keeper.stdin is not None and keeper.stdout is not None
-        greeting = keeper.stdout.readline()
-        os.write(keeper.stdin.fileno(), b".")
-        answer = os.read(keeper.stdout.fileno(), 10)
-        alive = member.poll() is None
-
-        keeper.stdin.close()
-
-        assert keeper.wait(30) == 0
-    assert greeting.decode() == sweep.greeting(run_id)
-    assert (answer, alive) == (b".", True)
-    assert member.wait(30) == -9
-
-
-def test_a_keeper_freezes_and_thaws(run_id: str, member: "subprocess.Popen[bytes]") -> None:
-    """The processes of its run; heartbeats change nothing. A frozen one is ended all the same."""
+def test_a_keeper_answers_freezes_thaws_and_sweeps(
+    run_id: str, member: "subprocess.Popen[bytes]"
+) -> None:
+    """It echoes its input; heartbeats change nothing. At its end it ends frozen processes too."""
     command = [sys.executable, "-I", "-S", str(SWEEPER), run_id, "--keep"]
     messages = [
         (b".", False),
@@ -69,12 +53,14 @@ def test_a_keeper_freezes_and_thaws(run_id: str, member: "subprocess.Popen[bytes
 
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as keeper:
         assert keeper.stdin is not None and keeper.stdout is not None
-        keeper.stdout.readline()
+        assert keeper.stdout.readline().decode() == sweep.greeting(run_id)
         for said, stopped in messages:
             os.write(keeper.stdin.fileno(), said)
             assert os.read(keeper.stdout.fileno(), 10) == said
             takes_a_moment(stopped)
         keeper.stdin.close()
+
+        assert keeper.wait(30) == 0
     assert member.wait(30) == -9
 
 

@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -80,16 +81,13 @@ def test_horovodrun_with_gloo(plan_of: PlanOf) -> None:
     assert plan.expects == ("rank-0", "rank-1", "rank-2", "rank-3")
 
 
-def test_the_mpi_controller_means_mpirun(plan_of: PlanOf) -> None:
-    """The command line that `horovodrun --mpi` would make after ten seconds, made at once."""
-    plan = plan_of("horovod", options={"controller": "mpi"})
+@pytest.mark.parametrize("how", [{"launcher": "mpirun"}, {"options": {"controller": "mpi"}}])
+def test_mpirun(how: dict[str, Any], plan_of: PlanOf) -> None:
+    """mpirun binds nothing, and ranks may outnumber cores.
 
-    assert plan.processes[0].argv[0] == "mpirun"
-
-
-def test_mpirun(plan_of: PlanOf) -> None:
-    """mpirun binds nothing, and ranks may outnumber cores."""
-    plan = plan_of("horovod", launcher="mpirun")
+    It is what `horovodrun --mpi` would call after ten seconds.
+    """
+    plan = plan_of("horovod", **how)
 
     assert plan.render() == (
         f"{MARK} {SHM} mpirun -np 2 -H localhost:2 --bind-to none --map-by slot --oversubscribe "

@@ -15,6 +15,7 @@ import pytest
 from launch.remote import ssh
 from launch.remote.ssh import NoAnswer, ask_all, remote_command
 from tests.unit.launch.reached import DIRECT, FAREWELL, reached_by
+from tests.waiting import wait_until
 
 LIMIT_S = 20.0  # for those that answer at once, on a busy machine
 Asked = Callable[..., dict[str, str | NoAnswer]]
@@ -45,16 +46,11 @@ def _nothing_left() -> Iterator[None]:
     assert state() == before
 
 
-def ended(file: Path) -> bool:
-    """Whether the process whose number is in the file ends: what was killed takes a moment."""
+def must_end(file: Path) -> None:
+    """The process whose number is in the file; what was killed takes a moment."""
     with contextlib.suppress(psutil.NoSuchProcess):
         process = psutil.Process(int(file.read_text()))
-        give_up = time.monotonic() + 10
-        while process.status() != psutil.STATUS_ZOMBIE:
-            if time.monotonic() > give_up:
-                return False
-            time.sleep(0.01)
-    return True
+        wait_until(lambda: process.status() == psutil.STATUS_ZOMBIE, seconds=10)
 
 
 @pytest.mark.parametrize(
@@ -72,21 +68,6 @@ def test_a_login_shell_that_talks(login: str, asked: Asked) -> None:
     script = DIRECT.replace("exec sh", f"{login}; exec sh")
 
     assert asked(script, "a", line="echo me; echo ready") == {"a": "me\nready\n"}
-
-
-@pytest.mark.parametrize(
-    ("line", "answer"),
-    [
-        ("echo me", "me\n"),
-        ("echo late; exit 3", NoAnswer(why="exit 3")),
-        ("echo last >&2; exit 3", NoAnswer(why="last")),
-    ],
-)
-def test_a_login_shell_that_talks_afterwards(
-    line: str, answer: str | NoAnswer, asked: Asked
-) -> None:
-    """Nor is its text after it; the exit code is the command's, and both outputs end."""
-    assert asked(FAREWELL, "a", line=line) == {"a": answer}
 
 
 def test_no_terminal(tmp_path: Path) -> None:
@@ -116,19 +97,25 @@ def test_each_host_has_its_own_answer(asked: Asked) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "why"),
+    ("line", "answer"),
     [
-        ("echo late; exit 3", "exit 3"),
-        ("echo first >&2; echo last >&2; exit 1", "last"),
-        ("printf 'caf\\351' >&2; exit 1", "caf\ufffd"),
-        ("head -c 300000 /dev/zero | tr '\\0' '\\n' >&2; echo last >&2; exit 1", "last"),
+        ("echo me", "me\n"),
+        ("echo late; exit 3", NoAnswer(why="exit 3")),
+        ("echo first >&2; echo last >&2; exit 3", NoAnswer(why="last")),
+        ("printf 'caf\\351' >&2; exit 1", NoAnswer(why="caf\ufffd")),
+        (
+            "head -c 300000 /dev/zero | tr '\\0' '\\n' >&2; echo last >&2; exit 1",
+            NoAnswer(why="last"),
+        ),
     ],
 )
-def test_a_command_that_fails(line: str, why: str, asked: Asked) -> None:
-    """Its exit code, or the last line of its own errors; never a login shell's words."""
-    script = DIRECT.replace("exec sh", "echo 'bash: fortune: not found' >&2; exec sh")
+def test_a_login_shell_that_talks_before_and_afterwards(
+    line: str, answer: str | NoAnswer, asked: Asked
+) -> None:
+    """The exit code is the command's, or the last line of its own errors; both outputs end."""
+    script = FAREWELL.replace("sh -c", "echo 'bash: fortune: not found' >&2; sh -c")
 
-    assert asked(script, "a", line=line) == {"a": NoAnswer(why=why)}
+    assert asked(script, "a", line=line) == {"a": answer}
 
 
 def test_a_command_that_never_began(asked: Asked) -> None:
@@ -141,7 +128,7 @@ def test_what_ssh_has_started_ends_with_it(asked: Asked, tmp_path: Path) -> None
     answers = asked(f"sleep 3600 & echo $! >{tmp_path}/pid; wait", "a", limit_s=2.0)
 
     assert answers == {"a": NoAnswer(why="no answer within 2 s")}
-    assert ended(tmp_path / "pid")
+    must_end(tmp_path / "pid")
 
 
 def test_what_outlives_ssh_holds_nothing_up(asked: Asked, tmp_path: Path) -> None:
@@ -179,7 +166,7 @@ def test_a_signal_ends_the_asking(
 
     assert time.monotonic() - began < LIMIT_S / 2
     assert signal.getsignal(signal.SIGINT) is before
-    assert ended(tmp_path / "pid")
+    must_end(tmp_path / "pid")
 
 
 # As OpenSSH 9.2 words them.
