@@ -1,6 +1,5 @@
 """Ctrl-C, kill and a full disk: one message, what to type next, and nothing is left running."""
 
-import errno
 import os
 import signal
 import subprocess
@@ -12,7 +11,6 @@ from typing import Any
 import pytest
 
 import ringside.cli.compare
-import ringside.cli.doctor
 import ringside.cli.main
 from tests.unit.compare.made import comparison_of
 
@@ -130,16 +128,3 @@ def test_a_stopped_command_says_how_to_go_on(
     assert said.err == ("" if stopped else "ringside: f: full\n")
     expected = {KeyboardInterrupt: 130, SystemExit: 143, OSError: 2}
     assert code == expected[type(error)]
-
-
-def test_a_full_disk_is_one_message(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """For every command, with the name of the file."""
-    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "a/file")
-    monkeypatch.setattr(ringside.cli.doctor, "ask", raising(full))
-
-    code = ringside.cli.main.run(["doctor"])
-
-    assert code == 2
-    assert capsys.readouterr().err == "ringside: a/file: No space left on device\n"
