@@ -13,7 +13,7 @@ from ringside.report.view import view_of
 from ringside_core.specs import Comparison
 from tests.unit.report.bout import bout, mixed_bout
 from tests.unit.report.proofs import answered, certificate, deviation, failed, parity, recertified
-from tests.unit.report.views import bout_view, mixed_plots, mixed_view, printed
+from tests.unit.report.views import bout_plots, bout_view, mixed_view, printed
 from tests.unit.stats.factory import arm_of, comparison_of, simple_run
 
 APART = ["mirrored ×2", "multi_worker_mirrored ×2", "horovod:controller=mpi ×2"]
@@ -121,7 +121,7 @@ def test_verdicts_leave_out_what_is_not_comparable() -> None:
 def test_every_format_says_who_is_not_comparable_and_why() -> None:
     """HTML, Markdown, terminal and CSV; each arm and each reason."""
     view = mixed_view()
-    page = re.sub(r"<wbr>", "", render_html(view, [*mixed_plots().values()]))
+    page = re.sub(r"<wbr>", "", render_html(view, [*bout_plots().values()]))
     shown = " ".join(printed(render_table(mixed_bout()), 120).split())
     rows = list(csv.DictReader(io.StringIO(render_csv(view.summary))))
 

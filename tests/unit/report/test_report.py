@@ -18,8 +18,7 @@ from rich.table import Table
 from scipy import stats
 
 from ringside.report import write_report
-from ringside.report.html import render_html
-from ringside.report.markdown import escaped, render_markdown
+from ringside.report.markdown import escaped
 from ringside.report.sections.tables import results_table
 from ringside.report.table import render_table
 from ringside.report.write import write_pages
@@ -29,7 +28,7 @@ from tests.unit.report.bout import bout
 from tests.unit.report.hostile import MARKUP, hostile
 from tests.unit.report.page import Page
 from tests.unit.report.small import small
-from tests.unit.report.views import bout_plots, bout_view, printed
+from tests.unit.report.views import bout_view, printed
 from tests.unit.stats.factory import (
     FAILED,
     arm_of,
@@ -58,14 +57,6 @@ def hostile_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("hostile")
     write_report(hostile(), folder)
     return folder
-
-
-def test_same_records_give_the_same_pages(folder: Path) -> None:
-    """A report contains nothing of the clock, the process or the folder."""
-    view = bout_view()
-
-    assert render_markdown(view) == (folder / "report.md").read_text()
-    assert render_html(view, [*bout_plots().values()]) == (folder / "report.html").read_text()
 
 
 def test_csv_parses_back_to_hand_made_figures(folder: Path) -> None:

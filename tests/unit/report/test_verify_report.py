@@ -134,12 +134,6 @@ def test_a_report_of_other_code_is_named_first(
     assert f"Run `ringside report {folder}` first" in output.err
 
 
-def of_run(body: Body, index: int) -> Body:
-    """The first record of one run of a results.json."""
-    record: Body = body["runs"][index]["records"][0]
-    return record
-
-
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
@@ -151,21 +145,8 @@ def of_run(body: Body, index: int) -> Body:
             "whole JSON",
         ),
         (
-            lambda f: change(f, lambda b: of_run(b, 4)["epochs"][2].update(train_s=0)),
-            "results.json: runs.4.records.0.epochs.2.train_s: ",
-        ),
-        (
-            lambda f: change(f, lambda b: of_run(b, 4)["spec"].update(seed=5)),
+            lambda f: change(f, lambda b: b["runs"][4]["records"][0]["spec"].update(seed=5)),
             "results.json: runs.4: records.0.spec.seed=5",
-        ),
-        (
-            lambda f: change(
-                f,
-                lambda b: next(r for r in b["runs"] if len(r["records"]) == 2)["records"][1][
-                    "epochs"
-                ][1].update(examples=99),
-            ),
-            "results.json: run 'horovod ×2' of launch",
         ),
     ],
 )

@@ -30,12 +30,6 @@ def bout_plots() -> dict[str, Plot]:
     return {plot.name: plot for plot in plots_of(bout_view())}
 
 
-@functools.cache
-def mixed_plots() -> dict[str, Plot]:
-    """By name."""
-    return {plot.name: plot for plot in plots_of(mixed_view())}
-
-
 def section_of(view: View, name: str) -> Section:
     """The section of this name."""
     return next(section for section in view.sections if section.name == name)

@@ -12,7 +12,7 @@ from ringside.report.plots import timeline_plot
 from ringside.report.sections.timeline import steps_table, timeline_section
 from ringside.timeline.perfetto import perfetto_json
 from ringside_core.specs.timeline import RESULT, Lane, Slice, Stack, Timeline, merged, without
-from tests.unit.report.bout import bout
+from tests.unit.report.small import small
 
 ZERO = 1_800_000_000_000_000_000  # ns since 1970
 MS = 1_000_000
@@ -111,11 +111,11 @@ def test_a_table_and_a_picture() -> None:
 
 def test_a_trace_joins_a_report(tmp_path: Path) -> None:
     """Where it lies beside the records; `verify-report` would render the same."""
-    page = write_report(bout(), tmp_path)
+    page = write_report(small(), tmp_path)
     assert "What happens within a step?" not in page.read_text(encoding="utf-8")
 
     (tmp_path / RESULT).write_text(TIMELINE.to_json(), encoding="utf-8")
-    write_report(bout(), tmp_path)
+    write_report(small(), tmp_path)
 
     text = page.read_text(encoding="utf-8")
     assert "What happens within a step?" in text and "rank-1 input" in text
