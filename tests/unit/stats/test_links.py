@@ -5,7 +5,6 @@ import pytest
 from ringside.stats.links import (
     link_words,
     links_by_pair,
-    same_rate,
     share_of_link,
     slowest_bits_per_s,
 )
@@ -52,17 +51,3 @@ def test_rates_of_each_direction() -> None:
     assert slowest_bits_per_s([]) is None
     assert link_words(link(250_000_000, control="cubic")) == "1 Gbit/s (cubic)"
     assert link_words(link(2_500_000)) == "10 Mbit/s"
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "same"),
-    [
-        (100.0, 109.9, True),
-        (100.0, 110.1, False),
-        (100.0, 91.0, True),  # 100 is 9.9 % above it
-        (100.0, 90.8, False),  # 9.2 % below 100, which is 10.1 % above it
-    ],
-)
-def test_one_link_may_differ_by_a_tenth(one: float, other: float, same: bool) -> None:
-    """Of the smaller rate, in either order."""
-    assert same_rate(one, other) is same_rate(other, one) is same
