@@ -11,7 +11,6 @@ from ringside.stats.division import (
     divided,
     division_lines,
     half_width,
-    least_budget_s,
     measured_share,
 )
 from ringside_core.specs import Asked
@@ -103,11 +102,6 @@ def test_launches_can_be_given_and_added() -> None:
     assert known(Asked(), left_s=10.0, made=3).launches == 4
     alone = known(Asked(), left_s=100.0, live=False)
     assert (alone.launches, alone.phase_s) == (6, 0.0)
-
-
-def test_the_screening_may_take_half_of_the_budget() -> None:
-    """The least budget is rounded up to ten seconds."""
-    assert [least_budget_s(seconds) for seconds in (60.0, 61.0)] == [120.0, 130.0]
 
 
 def test_what_is_said_of_the_division() -> None:
