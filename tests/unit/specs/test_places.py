@@ -6,9 +6,7 @@ import pytest
 
 from ringside_core.specs import (
     Cluster,
-    Host,
     RefusalError,
-    assign_slots,
     parse_hostfile,
     parse_tf_config,
     read_surroundings,
@@ -32,13 +30,6 @@ PS = {"chief": ["a:1"], "worker": ["a:2", "b:1"], "ps": ["a:3"]}
 def tf_config(cluster: object, kind: str = "worker", index: object = 0) -> str:
     """The text of a TF_CONFIG."""
     return json.dumps({"cluster": cluster, "task": {"type": kind, "index": index}})
-
-
-def test_a_hostfile_may_hold_comments_and_empty_lines() -> None:
-    """Horovod's own parser fails at both."""
-    hosts = parse_hostfile("# two machines\n\na slots=2  # fast\nb\n")
-
-    assert hosts == (Host(name="a", slots=2), Host(name="b", slots=1))
 
 
 @pytest.mark.parametrize(
@@ -66,13 +57,6 @@ def test_a_wrong_hostfile_is_refused(text: str, words: str) -> None:
         parse_hostfile(text, origin="hosts.txt")
 
     assert "hosts.txt" in str(refused.value)
-
-
-def test_processes_fill_hosts_in_order() -> None:
-    """Two slots of the first, one of the second, none of the third."""
-    hosts = parse_hostfile("a slots=2\nb slots=2\nc slots=1")
-
-    assert assign_slots(hosts, 3) == (Host(name="a", slots=2), Host(name="b", slots=1))
 
 
 @pytest.mark.parametrize(
