@@ -12,7 +12,7 @@ from ringside.comparison.arms import (
     refuse_same_runs,
     twin,
 )
-from ringside_core.specs import HorovodOptions, RefusalError, Scaling, Shared, Surroundings
+from ringside_core.specs import RefusalError, Scaling, Shared, Surroundings
 
 
 def shared_of(scaling: Scaling = "strong", **flags: Any) -> Shared:
@@ -73,6 +73,7 @@ def test_a_wrong_list_is_refused(backends: str, replicas: str, words: str) -> No
         ("serial:steps_per_execution=1", {"steps_per_execution": 3}, ""),
         ("mirrored,mirrored:metrics=each_step", {}, "mirrored:metrics=each_step"),
         ("mirrored,mirrored:metrics=each_epoch", {}, ""),
+        ("horovod,horovod:compression=fp16", {}, ""),
     ],
 )
 def test_a_setting_that_all_have_anyway_makes_no_arm(
@@ -109,21 +110,6 @@ def test_every_replica_gets_the_same_cores_and_threads() -> None:
         resources = asked.spec_of(arm).resources
         assert resources.intra_op_threads == 5 * replicas
         assert resources.inter_op_threads == 3 * replicas
-
-
-def test_settings_stand_in_the_name() -> None:
-    """An option of the backend is one; every other name is a setting, and reaches the run."""
-    shared = shared_of(intra_op_threads=1)
-    text = "horovod:cycle_time_ms=0.5:steps_per_execution=10:jit_compile=true"
-    more = "inter_op_threads=3:intra_op_threads=2:keras=3:policy=mixed_bfloat16"
-    arm = parse_arms(f"{text}:{more}", "2")[1]
-
-    spec = shared.spec_of(arm)
-
-    assert spec.options == HorovodOptions(cycle_time_ms=0.5)
-    assert (spec.steps_per_execution, spec.jit_compile) == (10, True)
-    assert (spec.resources.inter_op_threads, spec.resources.intra_op_threads) == (3, 2)
-    assert (spec.keras, spec.policy) == (3, "mixed_bfloat16")
 
 
 def test_weak_scaling_keeps_the_batch_of_a_replica() -> None:

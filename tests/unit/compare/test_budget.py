@@ -1,5 +1,6 @@
 """The budget: what flags ask for, when it is too short, when a final ends, and blocks in it."""
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from launch import make_plan
 from ringside.cli.compare import asked_for
 from ringside.comparison.budget import (
+    order_of,
     parse_duration,
     refuse_long_final,
     refuse_too_short,
@@ -24,7 +26,19 @@ from ringside.comparison.live import (
 from ringside.stats.rounds import launches_of, others_share
 from ringside_core.specs import Asked, Comparison, Division, Load, RefusalError
 from tests.unit.compare.made import comparison_of
-from tests.unit.stats.factory import record, run_of, spec_of
+from tests.unit.stats.factory import arm_of, record, run_of, spec_of
+
+MANY = tuple(arm_of("horovod", n) for n in range(1, 7))
+
+
+def test_the_order_of_a_launch_follows_from_its_number_and_the_seed() -> None:
+    """Every arm once, and in each launch another order; the same again for who resumes."""
+    by_launch = [order_of(MANY, number, seed=3) for number in range(5)]
+
+    assert all(len(one) == 6 and set(one) == set(MANY) for one in by_launch)
+    assert all(one != other for one, other in itertools.combinations(by_launch, 2))
+    assert order_of(MANY, 4, seed=3) == by_launch[4] != order_of(MANY, 4, seed=5)
+
 
 DIVISION = Division(
     screening_s=60, launches=3, phase_s=40.0, start_s=20.0, pass_s=2.0, scatter=0.05
