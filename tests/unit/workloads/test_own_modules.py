@@ -1,4 +1,4 @@
-"""A user's own modules: which names Ringside refuses, before it starts anything."""
+"""A user's own modules: which names are refused, and which are missing, before anything starts."""
 
 import subprocess
 import sys
@@ -136,3 +136,32 @@ def test_ringside_is_imported_without_tensorflow() -> None:
     )
 
     subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT)
+
+
+@pytest.mark.parametrize(
+    ("reference", "words"),
+    [
+        ("nowhere.py:odd", "The workload's file must exist"),
+        ("nowhere.at_all:odd", "The workload's module must be importable"),
+    ],
+)
+def test_what_is_missing_is_named(reference: str, words: str) -> None:
+    """A file, or a module."""
+    with pytest.raises(RefusalError, match=words):
+        load_function(reference)
+
+
+@pytest.mark.parametrize("reference", ["file", "module"])
+def test_an_import_that_fails_is_named_with_its_line(
+    reference: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the user's own file."""
+    monkeypatch.chdir(tmp_path)
+    name = f"specs_of_mine_{reference}"
+    (tmp_path / f"{name}.py").write_text("import os\nimport not_installed\n")
+    location = {"file": f"{name}.py", "module": name}[reference]
+
+    with pytest.raises(RefusalError, match="must import without an error") as refused:
+        load_function(f"{location}:workload")
+
+    assert f"{name}.py, line 2" in str(refused.value)
