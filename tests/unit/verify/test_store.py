@@ -13,7 +13,8 @@ from rich.console import Console
 from ringside.certificates import certify_arms, store
 from ringside.certificates.subject import Subject
 from ringside_core.readings.machine import machine_facts
-from ringside_core.specs import Certificate, Check, Host, Placement, RunSpec
+from ringside_core.specs import Certificate, Host, Placement, RunSpec
+from tests.unit.report import proofs
 from tests.unit.stats.factory import arm_of, spec_of
 
 
@@ -26,20 +27,9 @@ spec = functools.partial(spec_of, "mirrored", 2, global_batch=12)
 
 
 def certificate(**changes: Any) -> Certificate:
-    """One that passes."""
-    run = changes.pop("spec", spec())
-    fields = {
-        "arm": arm_of(run.backend, 2),
-        "spec": run,
-        "kind": "exact",
-        "steps": 20,
-        "code_version": store.code_version(),
-        "machine": machine_facts(),
-        "orders": store.orders(),
-        "created_unix_s": 1.0,
-        "checks": (Check(name="float64 parity", passed=True, finding="equal"),),
-    }
-    return Certificate(**{**fields, **changes})
+    """One that passes, of this code on this machine."""
+    here = {"code_version": store.code_version(), "machine": machine_facts()}
+    return proofs.certificate(arm_of("mirrored", 2), **{"spec": spec(), **here, **changes})
 
 
 def find(run: RunSpec, **asked: Any) -> Certificate | None:
@@ -76,8 +66,7 @@ def test_a_certificate_is_of_its_hosts_and_launcher() -> None:
 
 def test_what_did_not_pass_is_not_used() -> None:
     """It is verified again, because the machine may have been the cause."""
-    failed = Check(name="float64 parity", passed=False, finding="parts")
-    store.keep(certificate(checks=(failed,)))
+    store.keep(proofs.failed(certificate()))
 
     assert find(spec(), steps=20) is None
 

@@ -1,4 +1,4 @@
-"""How many updates a certificate compares if the user does not say it."""
+"""What is certified if the user does not say it: how many updates, and against which peer."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console
 
 from ringside.certificates import certify_arms as module
+from ringside.certificates.certify import peer_of
 from ringside.certificates.subject import Subject
 from ringside_core.specs import Certificate
 from ringside_core.workloads.registry import DEFAULT, WORKLOADS
@@ -44,3 +45,10 @@ def test_the_default_workload_is_one_of_ringsides() -> None:
     batch = WORKLOADS[DEFAULT].global_batch
 
     assert not [size for size in (1, 2, 3, 4, 6, 8) if batch % size]
+
+
+def test_the_peer_of_a_slowed_arm_is_not_slowed() -> None:
+    """An arm whose rows are coupled is held against it; its replicas may be in one process."""
+    peer = peer_of(spec_of("horovod", 2, slow_worker=0.33))
+
+    assert (peer.backend, peer.topology.num_replicas, peer.slow_worker) == ("mirrored", 2, None)
