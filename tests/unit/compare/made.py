@@ -8,7 +8,8 @@ from pathlib import Path
 from ringside.comparison.arms import parse_arms, twin
 from ringside_core.specs import Arm, Asked, Comparison, Execution, Load, Outcome, RunSpec, Shared
 from tests.unit.report.proofs import certificate
-from tests.unit.stats.factory import MACHINE, epoch, record, spec_of
+from tests.unit.stats import factory
+from tests.unit.stats.factory import epoch, record, spec_of
 
 QUIET = Load(wall_s=10, cores=2, others_cpu_s=0.1, steal_cpu_s=0)
 BUSY = Load(wall_s=10, cores=2, others_cpu_s=8, steal_cpu_s=0)
@@ -62,14 +63,9 @@ def comparison_of(backends: str, replicas: str = "1", *, verified: bool = False)
     """A comparison that is about to begin."""
     arms = parse_arms(backends, replicas)
     arms += twin(arms)
-    return Comparison(
-        name="made-up",
-        created_unix_s=0,
-        command="ringside compare",
-        machine=MACHINE,
-        seed=1,
-        rounds=0,
-        arms=arms,
+    return factory.comparison_of(
+        arms,
+        [],
         shared=SHARED,
         asked=Asked(launches=3),
         verify=verified,

@@ -1,6 +1,9 @@
 """The search for settings: the same number of trials for every arm, the best one chosen."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +18,15 @@ from ringside.comparison.tuning import (
     next_setting,
     tune,
 )
-from ringside_core.specs import BACKENDS, Check, Comparison, Settings
+from ringside_core.specs import (
+    BACKENDS,
+    Check,
+    Comparison,
+    Execution,
+    Load,
+    RunSpec,
+    Settings,
+)
 from ringside_core.specs.knob import knobs
 from tests.unit.compare.made import Made, comparison_of
 from tests.unit.report.proofs import certificate
@@ -87,19 +98,27 @@ def test_the_fastest_is_chosen() -> None:
     assert best_of([Tried({}, None)]) is None
 
 
-class Faster(Made):
-    """XLA makes it four times as fast."""
+@dataclass
+class BySetting(Made):
+    """An epoch takes the shortest of the times of words in the arm's label, or a second."""
 
-    def __call__(self, arm, spec, run_dir):  # type: ignore[no-untyped-def]
+    words: Mapping[str, float] = field(default_factory=dict)
+
+    def __call__(self, arm: Any, spec: RunSpec, run_dir: Path) -> tuple[Execution, Load | None]:
         """One run."""
-        self.epoch_s = {arm.label: 0.25 if spec.jit_compile else 1.0}
+        found = [seconds for word, seconds in self.words.items() if word in arm.label]
+        self.epoch_s = {arm.label: min(found, default=1.0)}
         return super().__call__(arm, spec, run_dir)
+
+
+XLA = {"jit_compile": 0.25}
+GROUPS = {"compression=fp16": 0.25, "num_groups=1": 0.5}  # gradients in float16 are the fastest
 
 
 def test_the_best_settings_become_arms_at_all_sizes(tmp_path: Path) -> None:
     """At most ten trials; none for the twin; the best are marked."""
     comparison = comparison_of("mirrored", "1,2").replace(trials_each=10)
-    executor = Faster()
+    executor = BySetting(words=XLA)
 
     tuned = tune(comparison, folder=tmp_path, executor=executor, observer=Observer())
 
@@ -129,17 +148,6 @@ def test_where_nothing_is_faster_no_arm_is_added(tmp_path: Path) -> None:
     assert failed == ["made to fail"] * 2
 
 
-class HalfPrecision(Made):
-    """Gradients in float16 are the fastest, groups of them come next, then the defaults."""
-
-    def __call__(self, arm, spec, run_dir):  # type: ignore[no-untyped-def]
-        """One run."""
-        words = {"compression=fp16": 0.25, "num_groups=1": 0.5}
-        found = [seconds for word, seconds in words.items() if word in arm.label]
-        self.epoch_s = {arm.label: min(found, default=1.0)}
-        return super().__call__(arm, spec, run_dir)
-
-
 def certified_but(word: str, comparison: Comparison) -> tuple[Comparison, list[str]]:
     """With certificates for arms that lack one; it fails if a word is in the arm's options."""
     there = {one.arm.label for one in comparison.certificates}
@@ -157,7 +165,7 @@ def certified_but(word: str, comparison: Comparison) -> tuple[Comparison, list[s
 def test_the_fastest_setting_that_can_be_certified_is_chosen(tmp_path: Path) -> None:
     """What is faster and not certified is passed over, with the reason."""
     comparison = comparison_of("horovod", "1,2").replace(trials_each=20)
-    tuned = tune(comparison, folder=tmp_path, executor=HalfPrecision(), observer=Observer())
+    tuned = tune(comparison, folder=tmp_path, executor=BySetting(words=GROUPS), observer=Observer())
     tuned, asked = certified_but("fp16", tuned)
     assert "horovod tuned ×2" in asked
 
@@ -183,7 +191,7 @@ def test_the_fastest_setting_that_can_be_certified_is_chosen(tmp_path: Path) -> 
 def test_an_arm_that_is_not_certified_as_it_is_keeps_its_choice(tmp_path: Path) -> None:
     """Its settings are not the cause, and every certificate takes a minute."""
     comparison = comparison_of("mirrored", "2").replace(trials_each=8)
-    tuned = tune(comparison, folder=tmp_path, executor=Faster(), observer=Observer())
+    tuned = tune(comparison, folder=tmp_path, executor=BySetting(words=XLA), observer=Observer())
 
     none_passes, _ = certified_but("", tuned)
 
