@@ -19,6 +19,8 @@ from ringside_core.specs import RefusalError, parse_hostfile, read_surroundings
 from ringside_core.workloads.registry import keras_of
 from tests.unit.fuzz.damage import VALUES, damaged_bytes, damaged_json, damaged_text, seeded
 from tests.unit.report.collectives import communication
+from tests.unit.specs.test_places import HOROVODRUN
+from tests.unit.specs.test_slurm import task
 from tests.unit.verify.made_up import trace
 
 pytestmark = pytest.mark.nightly
@@ -27,21 +29,6 @@ HOSTS = "# of the lab\n10.77.0.1 slots=2\nnode-b.example slots=1\n\nlocalhost\n"
 TF_CONFIG = {
     "cluster": {"chief": ["a:1"], "worker": ["b:2", "c:3"], "ps": ["d:4"]},
     "task": {"type": "worker", "index": 1},
-}
-STEP = {
-    "SLURM_PROCID": "1",
-    "SLURM_STEP_NUM_TASKS": "4",
-    "SLURM_STEP_NODELIST": "node[1-2]",
-    "SLURM_STEP_TASKS_PER_NODE": "2(x2)",
-    "SLURM_JOB_ID": "7",
-    "SLURM_STEP_ID": "0",
-    "SLURM_NODEID": "0",
-}
-RANKS = {
-    "HOROVOD_RANK": "1",
-    "HOROVOD_SIZE": "2",
-    "HOROVOD_LOCAL_RANK": "0",
-    "HOROVOD_LOCAL_SIZE": "1",
 }
 PROGRAM = "import keras\nfrom ringside import Workload\n\ndef workload():\n    return Workload()\n"
 
@@ -87,13 +74,13 @@ def test_tf_configs(text: str) -> None:
 @given(data=st.data())
 def test_variables_of_launchers(data: st.DataObject) -> None:
     """Some are missing or say something else: a rank below the size, or a refusal."""
-    whole = data.draw(st.sampled_from([STEP, RANKS, STEP | RANKS]))
+    whole = data.draw(st.sampled_from([task(1), HOROVODRUN, task(1) | HOROVODRUN]))
     words = TEXTS | st.integers(-2, 5).map(str) | st.just("999999999(x999999999)")
     changes = data.draw(st.dictionaries(st.sampled_from(sorted(whole)), st.none() | words))
     env = {name: text for name, text in (whole | changes).items() if text is not None}
 
     try:
-        found = read_surroundings(env, lambda nodes: ("a", "b"))
+        found = read_surroundings(env, lambda nodes: ("a", "b", "c"))
     except RefusalError:
         return
 
