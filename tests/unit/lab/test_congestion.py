@@ -10,11 +10,9 @@ import pytest
 from ringside.lab import LabHost, command, link
 from ringside.lab.link import set_congestion_control
 from ringside_core.specs import RefusalError
+from tests.unit.lab.test_names import host
 
-HOSTS = tuple(
-    LabHost(name=f"blue{one}", index=one, address=f"10.77.0.{one}", cores=1, affinity=(0,))
-    for one in (1, 2)
-)
+HOSTS = (host(1, 1, (0,)), host(2, 1, (0,)))
 
 
 class Kernel:
@@ -30,8 +28,8 @@ class Kernel:
         self.allowed = folder / "tcp_allowed_congestion_control"
         self.available.write_text("reno bbr cubic\n")
         self.allowed.write_text("reno bbr\n")
-        for host in HOSTS:
-            self.choose(host, "bbr")
+        for one in HOSTS:
+            self.choose(one, "bbr")
         self.refuses = ""
 
     def choose(self, host: LabHost, name: str) -> None:
@@ -43,12 +41,12 @@ class Kernel:
     @property
     def chosen(self) -> list[str]:
         """What each host has."""
-        return [(self._folder / host.namespace).read_text().strip() for host in HOSTS]
+        return [(self._folder / one.namespace).read_text().strip() for one in HOSTS]
 
     @property
     def written(self) -> list[bool]:
         """Which hosts were written."""
-        return [(self._folder / host.namespace).stat().st_mtime != 0 for host in HOSTS]
+        return [(self._folder / one.namespace).stat().st_mtime != 0 for one in HOSTS]
 
     def run(self, *argv: str, stdin: str = "") -> str:
         """Commands as the lab gives them; each namespace has a file of its own."""

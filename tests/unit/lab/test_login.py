@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from ringside.lab import LabHost, lab, login, names
+from ringside.lab import lab, login, names
 from ringside.lab.login import names_in, with_block, without_block, write_hosts
 from ringside_core.specs import RefusalError
+from tests.unit.lab.test_names import host
 
+ONE = host(1, 1, (0,))
 BEFORE = "127.0.0.1 localhost\n# mine\n10.0.0.1\tdb db.example # the database\n"
 BLOCK = "# ringside lab blue: begin\n10.77.0.1 blue1\n# ringside lab blue: end\n"
 
@@ -54,13 +56,12 @@ def test_a_host_name_of_somebody_else_is_refused(
     hosts = tmp_path / "hosts"
     hosts.write_text("10.9.9.9 other blue1\n" + BLOCK)
     monkeypatch.setattr(login, "HOSTS", hosts)
-    one = LabHost(name="blue1", index=1, address="10.77.0.1", cores=1, affinity=(0,))
 
     assert names_in(BEFORE) == {"localhost", "db", "db.example"}
     with pytest.raises(RefusalError, match="blue1"):
-        login.refuse_taken("blue", [one])
+        login.refuse_taken("blue", [ONE])
     hosts.write_text("10.9.9.9 other # blue1\n" + BLOCK)
-    login.refuse_taken("blue", [one])
+    login.refuse_taken("blue", [ONE])
 
 
 @pytest.fixture
@@ -79,10 +80,9 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_everybody_can_read_what_ssh_reads(machine: Path) -> None:
     """Whatever the umask: ssh ends for every user of whom a file of its configuration is hidden."""
-    one = LabHost(name="blue1", index=1, address="10.77.0.1", cores=1, affinity=(0,))
     before = os.umask(0o077)
     try:
-        login.write_logins("blue", "10.77.0.254", [one])
+        login.write_logins("blue", "10.77.0.254", [ONE])
     finally:
         os.umask(before)
 

@@ -124,9 +124,6 @@ def test_nothing_else_is_a_rate(text: str) -> None:
     assert refused.value.received == repr(text)
 
 
-HOST = LabHost(name="blue2", index=2, address="10.77.0.2", cores=0.25, affinity=(1,))
-
-
 @pytest.mark.parametrize(
     ("shell", "why"),
     [
@@ -145,6 +142,6 @@ def test_release(shell: str, why: str, tmp_path: Path, monkeypatch: pytest.Monke
     ) as process:
         try:
             with pytest.raises(RefusalError, match=f"Host blue2 did not start: {why}"):
-                hosts_room.release(HOST, process)
+                hosts_room.release(host(2, 0.25, (1,)), process)
         finally:
             process.kill()

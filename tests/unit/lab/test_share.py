@@ -4,11 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from ringside.lab import LabHost, share
+from ringside.lab import share
 from ringside.lab.host import end_all, refuse_on_a_host
 from ringside_core.specs import RefusalError
+from tests.unit.lab.test_names import host
 
-HOST = LabHost(name="blue2", index=2, address="10.77.0.2", cores=0.25, affinity=(1,))
+HOST = host(2, 0.25, (1,))
 
 
 @pytest.fixture
