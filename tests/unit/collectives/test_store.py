@@ -7,9 +7,9 @@ import pytest
 from ringside.collectives import store
 from ringside.collectives.stacks import STACKS
 from ringside.collectives.store import find_communication, keep, why_not_kept
-from ringside_core.specs import Communication, Link, Outcome, StackTimings
+from ringside_core.specs import Communication, Outcome, StackTimings
 from tests.unit.collectives.test_measurement import SIZES, facts, of, stack_of
-from tests.unit.stats.factory import MACHINE
+from tests.unit.stats.factory import MACHINE, link
 
 
 def every(sizes: tuple[int, ...] = SIZES, wrong: int = 0) -> list[StackTimings]:
@@ -65,22 +65,18 @@ def test_it_is_found_on_this_machine_by_this_code() -> None:
     assert find_communication() is None
 
 
+LINK = link("one", "two", 100)
 KNOWN = {"one": facts(1, "10.0.0.1"), "two": facts(2, "10.0.0.2")}
-
-
-def link(mbit: int, sender: str = "one", receiver: str = "two") -> Link:
-    """From one to the other."""
-    return Link(sender=sender, receiver=receiver, bytes=mbit * 125_000, seconds=1.0)
 
 
 def test_hosts_have_their_own() -> None:
     """The same names with other addresses or cores, or another row of hosts, are others."""
-    local, remote = of(*every()), of(*every(), hosts=("one", "two"), links=(link(100),))
+    local, remote = of(*every()), of(*every(), hosts=("one", "two"), links=(LINK,))
     keep(local)
     keep(remote, KNOWN)
 
     assert find_communication() == local
-    assert find_communication(("one", "two"), [link(100)], KNOWN) == remote
-    assert find_communication(("two", "one"), [link(100)], KNOWN) is None
+    assert find_communication(("one", "two"), [LINK], KNOWN) == remote
+    assert find_communication(("two", "one"), [LINK], KNOWN) is None
     for changed in (facts(2, "10.0.0.1"), facts(1, "10.0.0.9")):
-        assert find_communication(("one", "two"), [link(100)], {**KNOWN, "one": changed}) is None
+        assert find_communication(("one", "two"), [LINK], {**KNOWN, "one": changed}) is None

@@ -14,9 +14,10 @@ from ringside.comparison.hosts import fullest, used_hosts, with_room
 from ringside.comparison.hosts_load import HostsWatch, Look
 from ringside.comparison.progress import Observer
 from ringside.comparison.resume import refuse_fewer_cores, refuse_other_links
-from ringside_core.specs import Comparison, Host, Link, Placement, RefusalError, Resources, Topology
+from ringside_core.specs import Comparison, Host, Placement, RefusalError, Resources, Topology
 from tests.unit.compare.made import SHARED, comparison_of
 from tests.unit.report.bout import bout
+from tests.unit.stats.factory import link
 
 
 def on(*slots: int, servers_on: tuple[str, ...] = ()) -> Placement:
@@ -95,7 +96,7 @@ def placed() -> Comparison:
         hosts=on(1, 1).hosts,
         interface="eth0",
         addresses={"a": "10.0.0.1", "b": "10.0.0.2"},
-        links=(Link(sender="a", receiver="b", bytes=125_000_000, seconds=1.0),),
+        links=(link("a", "b", 1000),),
     )
 
 
@@ -107,11 +108,6 @@ def test_runs_of_a_comparison_go_to_its_hosts() -> None:
     assert again.placement == on(1, 1).replace(interface="eth0")
     arm = next(arm for arm in again.arms if arm.replicas == 2)
     assert again.spec_of(arm).topology == Topology(hosts=2)
-
-
-def link(sender: str, receiver: str, mbit_s: float) -> Link:
-    """One that carried so much."""
-    return Link(sender=sender, receiver=receiver, bytes=round(mbit_s * 125_000), seconds=1.0)
 
 
 @pytest.mark.parametrize(

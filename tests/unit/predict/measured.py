@@ -10,7 +10,6 @@ from ringside_core.specs import (
     Communication,
     Comparison,
     Host,
-    Link,
     Load,
     Outcome,
     Run,
@@ -18,7 +17,16 @@ from ringside_core.specs import (
     StackTimings,
     Timing,
 )
-from tests.unit.stats.factory import MACHINE, arm_of, comparison_of, epoch, record, run_of, spec_of
+from tests.unit.stats.factory import (
+    MACHINE,
+    arm_of,
+    comparison_of,
+    epoch,
+    link,
+    record,
+    run_of,
+    spec_of,
+)
 
 Floats = NDArray[np.float64]
 
@@ -81,11 +89,6 @@ def communication(*, ranks: int = 2, **changes: Any) -> Communication:
         "num_ranks": ranks,
         "stacks": (StackTimings(stack=STACK, outcome=Outcome(kind="completed"), timings=timings),),
         "hosts": tuple(host.name for host in HOSTS[:ranks]),
-        "links": (link(1e9),),
+        "links": (link("left", "right", 1000),),
     }
     return Communication(**{**fields, **changes})
-
-
-def link(bits_per_s: float) -> Link:
-    """From the first host to the second."""
-    return Link(sender="left", receiver="right", bytes=int(bits_per_s / 8), seconds=1)

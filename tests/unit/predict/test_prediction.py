@@ -23,6 +23,7 @@ from tests.unit.stats.factory import (
     arm_of,
     comparison_of,
     epoch,
+    link,
     live_run,
     record,
     run_of,
@@ -193,6 +194,7 @@ def test_a_message_takes_no_longer_than_the_quickest_stack_allows() -> None:
 
 KNOWN = {1: 0.1, 2: 0.2}
 GPU = MACHINE.replace(gpus=("H100",))
+SLOW = link("left", "right", 500)
 FAILED = failed(certificate(arm_of("horovod", 2), hosts=made.HOSTS))
 
 
@@ -207,7 +209,7 @@ FAILED = failed(certificate(arm_of("horovod", 2), hosts=made.HOSTS))
         (made.comparison(KNOWN, load=TAKEN), made.communication(), "on a quiet machine"),
         (made.comparison(KNOWN, hosts=()), made.communication(), "between the same hosts"),
         (made.comparison(KNOWN), made.communication(hosts=("left", "far")), "the same hosts"),
-        (made.comparison(KNOWN, links=(made.link(5e8),)), made.communication(), "the same link"),
+        (made.comparison(KNOWN, links=(SLOW,)), made.communication(), "the same link"),
         (made.comparison(KNOWN, "multi_worker_mirrored"), made.communication(), "the same stack"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

@@ -8,15 +8,11 @@ from ringside.report.sections.environment import environment_section, hosts_and_
 from ringside.report.sections.noise import noise_section
 from ringside.stats.side_by_side import side_by_side
 from ringside.stats.summary import summarize
-from ringside_core.specs import Comparison, Host, Link, RefusalError
+from ringside_core.specs import Comparison, Host, RefusalError
 from ringside_core.text import plain
 from tests.unit.report.judged import bare
 from tests.unit.report.small import small
-
-
-def link(sender: str, receiver: str, gbit_s: float) -> Link:
-    """One that carries so much."""
-    return Link(sender=sender, receiver=receiver, bytes=round(gbit_s * 1e9 / 8), seconds=1.0)
+from tests.unit.stats.factory import link
 
 
 def placed(**changes: object) -> Comparison:
@@ -25,8 +21,8 @@ def placed(**changes: object) -> Comparison:
         "hosts": tuple(Host(name=name, slots=2) for name in ("a", "b", "c")),
         "interface": "eth7",
         "addresses": {"a": "10.0.0.1", "b": "10.0.0.2"},
-        "links": (link("a", "b", 0.94), link("b", "a", 0.95)),
-        "links_at_end": (link("a", "b", 0.93), link("b", "a", 0.90)),
+        "links": (link("a", "b", 940), link("b", "a", 950)),
+        "links_at_end": (link("a", "b", 930), link("b", "a", 900)),
         "certificates": (),
         **changes,
     }
@@ -59,7 +55,7 @@ def test_the_environment_names_hosts_interface_and_links() -> None:
 )
 def test_a_link_that_changed_is_a_caveat(after: float, named: bool) -> None:
     """By more than a tenth, up or down, with both values."""
-    comparison = placed(links_at_end=(link("a", "b", after), link("b", "a", 0.95)))
+    comparison = placed(links_at_end=(link("a", "b", 1000 * after), link("b", "a", 950)))
 
     found = [what for what in whats(comparison) if "rate of links changed" in what]
 
@@ -76,7 +72,7 @@ def test_side_by_side_only_with_the_same_slots() -> None:
     faster = placed(
         hosts=tuple(Host(name=name, slots=2) for name in ("d", "e", "f")),
         addresses={"d": "10.0.0.4", "e": "10.0.0.5"},
-        links=(link("d", "e", 9.4),),
+        links=(link("d", "e", 9400),),
     )
 
     with pytest.raises(RefusalError, match=r"slots of the hosts.*\[\] before, \[2, 2, 2\] now"):

@@ -12,6 +12,7 @@ from ringside_core.specs import (
     Comparison,
     EpochRecord,
     LedgerDigest,
+    Link,
     Load,
     MachineFacts,
     Outcome,
@@ -196,6 +197,11 @@ def comparison_of(arms: Sequence[Arm], runs: Sequence[Run], **changes: Any) -> C
         "shared": Shared.from_run(runs[0].spec if runs else spec_of("serial")),
     }
     return Comparison(**{**fields, **changes})
+
+
+def link(sender: str, receiver: str, mbit_s: float) -> Link:
+    """One that carried so much for a second."""
+    return Link(sender=sender, receiver=receiver, bytes=round(mbit_s * 125_000), seconds=1.0)
 
 
 def live_run() -> Run:

@@ -8,7 +8,8 @@ from ringside.stats.links import (
     share_of_link,
     slowest_bits_per_s,
 )
-from ringside_core.specs import Link, Timing
+from ringside_core.specs import Timing
+from tests.unit.stats.factory import link
 
 MIB = 2**20
 
@@ -33,21 +34,15 @@ def test_a_perfect_ring_is_all_of_the_link(
     assert share_of_link(slower, num_hosts=hosts, bits_per_s=1e9) == pytest.approx(0.5)
 
 
-def link(count: int, sender: str = "a", receiver: str = "b", control: str = "") -> Link:
-    """So many bytes came in two seconds."""
-    return Link(
-        sender=sender, receiver=receiver, bytes=count, seconds=2.0, congestion_control=control
-    )
-
-
 def test_rates_of_each_direction() -> None:
-    """8 bits × 300 bytes in 2 s are 1200 bit/s."""
-    links = [link(300), link(200, "b", "a")]
+    """Of each; and of all the slowest."""
+    links = [link("a", "b", 300), link("b", "a", 200)]
 
     found = {pair: one.bits_per_s for pair, one in links_by_pair(links).items()}
 
-    assert found == {("a", "b"): 1200.0, ("b", "a"): 800.0}
-    assert slowest_bits_per_s(links) == 800.0
+    assert found == {("a", "b"): 300e6, ("b", "a"): 200e6}
+    assert slowest_bits_per_s(links) == 200e6
     assert slowest_bits_per_s([]) is None
-    assert link_words(link(250_000_000, control="cubic")) == "1 Gbit/s (cubic)"
-    assert link_words(link(2_500_000)) == "10 Mbit/s"
+    cubic = link("a", "b", 1000).replace(congestion_control="cubic")
+    assert link_words(cubic) == "1 Gbit/s (cubic)"
+    assert link_words(link("a", "b", 10)) == "10 Mbit/s"
