@@ -23,9 +23,10 @@ def render_html(view: View, plots: Sequence[Plot]) -> str:
     """The whole page."""
     return rendered(
         "report.html.j2",
-        view=view,
+        eyebrow="Ringside comparison",
         plots={plot.name: plot for plot in plots},
         forest=forest_of(view.headline),
+        **vars(view),
     )
 
 
