@@ -8,7 +8,7 @@ from rich.text import Text
 from ringside.report.blocks import Cell, Table
 from ringside.report.sections.headline import headline_of
 from ringside.report.sections.noise import launches_line, noise_line
-from ringside.report.sections.proof import NOT_COMPARABLE, not_comparable, proof_of
+from ringside.report.sections.proof import NOT_COMPARABLE, not_comparable, proof_answer
 from ringside.report.sections.tables import arms_in_order, results_table
 from ringside.report.terminal import rich_table
 from ringside.report.words import outcome_of, why_no_interval
@@ -88,7 +88,7 @@ def _below(comparison: Comparison, summary: Summary) -> Text:
         beside = plain(f" {headline.against_serial}".rstrip())
         text.append(beside + "\n", style="bold" if headline.loses else "")
     for title, line in (
-        ("Same arithmetic?", proof_of(summary).answer),
+        ("Same arithmetic?", proof_answer(summary)),
         ("Noise floor", noise_line(summary)),
         ("Launches", launches_line(comparison, summary)),
     ):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ringside.drill.cells import RESULT as DRILL
 from ringside.drill.cells import Drill
-from ringside.report.blocks import Caveat, Folded, Section, Table, Terms
+from ringside.report.blocks import Folded, Section, Table, Terms
 from ringside.report.sections.accuracy import accuracy_section
 from ringside.report.sections.asynchrony import asynchrony_section
 from ringside.report.sections.breakdown import Breakdowns, breakdown_section, breakdowns_of
@@ -19,7 +19,7 @@ from ringside.report.sections.failures import failures_section
 from ringside.report.sections.headline import Headline, headline_of
 from ringside.report.sections.input import input_section
 from ringside.report.sections.noise import launches_line, noise_line, noise_section
-from ringside.report.sections.proof import Proof, proof_of, proof_section
+from ringside.report.sections.proof import proof_section
 from ringside.report.sections.resources import arm_resources, resources_section
 from ringside.report.sections.safety import safety_section
 from ringside.report.sections.speed import results_section, scaling_section, steps_section
@@ -45,8 +45,6 @@ class View:
     lead: str
     headline: Headline | None  # who wins
     facts: tuple[tuple[str, str, bool], ...]  # question, answer, whether one may rely on it
-    proof: Proof
-    caveats: tuple[Caveat, ...]
     breakdown: Breakdowns | None  # parts of a step, for the plot too
     timeline: Timeline | None  # likewise
     sections: tuple[Section, ...]  # everything below the first screen, in order
@@ -64,18 +62,17 @@ def view_of(comparison: Comparison, folder: Path | None = None, *, digest: str =
         RefusalError: the records contradict each other, see `ringside.stats.summary.summarize`.
     """
     summary = summarize(comparison)
-    proof = proof_of(summary)
-    careful = tuple(caveats(comparison, summary))
     breakdown = breakdowns_of(comparison, summary)
-    noise, headline = noise_section(comparison, summary), headline_of(comparison, summary)
+    noise, proof = noise_section(comparison, summary), proof_section(summary)
+    headline = headline_of(comparison, summary)
     first = headline.sentence if headline else "No comparable arm has a throughput."
     drill = beside(Drill, folder, DRILL)
     timeline = beside(Timeline, folder, TIMELINE)
     sections = (  # in the order in which a reader asks
         verdicts_section(summary, first),
         *choice_section(comparison, summary, headline, drill),
-        *caveats_section(careful),
-        proof_section(comparison, summary, proof),
+        *caveats_section(caveats(comparison, summary)),
+        proof,
         results_section(summary),
         scaling_section(comparison, summary),
         steps_section(summary),
@@ -96,7 +93,7 @@ def view_of(comparison: Comparison, folder: Path | None = None, *, digest: str =
         _order_section(runs_table(summary, folder)),
     )
     facts = (
-        ("Same arithmetic?", proof.answer, proof.certain),
+        ("Same arithmetic?", proof.answer, proof.sure),
         ("Noise floor", noise_line(summary), noise.sure),
         ("Launches", launches_line(comparison, summary), bool(summary.launches.final)),
     )
@@ -107,8 +104,6 @@ def view_of(comparison: Comparison, folder: Path | None = None, *, digest: str =
         lead=_lead(comparison, summary),
         headline=headline,
         facts=facts,
-        proof=proof,
-        caveats=careful,
         breakdown=breakdown,
         timeline=timeline,
         sections=sections,

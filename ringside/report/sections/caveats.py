@@ -394,7 +394,7 @@ def _unwatched(comparison: Comparison) -> Iterator[Caveat]:
         )
 
 
-def caveats_section(careful: tuple[Caveat, ...]) -> Iterator[Section]:
+def caveats_section(careful: Sequence[Caveat]) -> Iterator[Section]:
     """All reasons to be careful; no section if there is none."""
     if careful:
         answer = f"{plural(len(careful), 'reason')} to be careful, each with what to do about it."

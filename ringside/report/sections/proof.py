@@ -1,45 +1,26 @@
 """The proof that arms compute the same: certificates."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ringside.report.blocks import Block, Cell, Heading, Section, Table, Terms, Text, heads
 from ringside.report.words import NOTHING
 from ringside.stats.summary import ArmRow, Summary
-from ringside_core.specs import Certificate, Check, Comparison, Deviation
+from ringside_core.specs import Certificate, Check, Deviation
 from ringside_core.text import listed, plural
 
 NOT_COMPARABLE = "not comparable"
 EVALUATION = ("evaluation", "prediction")
 
 
-@dataclass(frozen=True)
-class Proof:
+def proof_answer(summary: Summary) -> str:
     """Did they compute the same?"""
-
-    answer: str
-    certain: bool  # every arm is certified
-    table: Table
-    by_design: tuple[tuple[str, str], ...]  # what differs on purpose: (layer, how it was treated)
-    coverage: tuple[tuple[str, str], ...]  # of certificates: (arms, one line)
-    losses: str  # what came of holding the losses of all epochs against each other
+    return _answer(_once(summary))
 
 
-def proof_of(summary: Summary) -> Proof:
-    """Everything that a report says about certificates."""
-    # A twin has the certificate of its arm.
-    arms = [row for row in summary.arms if not row.arm.twin_of]
-    noted = [one for row in arms if row.certificate for one in row.certificate.by_design]
-    return Proof(
-        answer=_answer(arms),
-        certain=all(row.comparable for row in arms),
-        table=_certificates_table(arms),
-        by_design=tuple(
-            dict.fromkeys((one.layer, f"{one.differs}; {one.treated}") for one in noted)
-        ),
-        coverage=coverage_lines([row.certificate for row in arms if row.certificate]),
-        losses=str(summary.losses),
-    )
+def _once(summary: Summary) -> list[ArmRow]:
+    """The arms without twins: a twin has the certificate of its arm."""
+    return [row for row in summary.arms if not row.arm.twin_of]
 
 
 def not_comparable(summary: Summary) -> tuple[tuple[str, str], ...]:
@@ -203,23 +184,26 @@ def evaluation_cell(certificate: Certificate) -> Cell:
     return Cell(NOTHING)
 
 
-def proof_section(comparison: Comparison, summary: Summary, proof: Proof) -> Section:
+def proof_section(summary: Summary) -> Section:
     """Certificates, and what the timed runs recorded."""
-    blocks: list[Block] = []
-    if proof.coverage:
-        blocks.append(Terms(proof.coverage))
-    if comparison.certificates:
+    arms, blocks = _once(summary), list[Block]()
+    certificates = [row.certificate for row in arms if row.certificate]
+    if coverage := coverage_lines(certificates):
+        blocks.append(Terms(coverage))
+    if certificates:
         blocks.append(
             Text("Before anything is timed, each arm trains on the same batches as the serial run.")
         )
-        blocks.append(proof.table)
-    if proof.by_design:
-        blocks += [Heading("Differs on purpose, and how it was treated"), Terms(proof.by_design)]
+        blocks.append(_certificates_table(arms))
+    noted = ((x.layer, f"{x.differs}; {x.treated}") for one in certificates for x in one.by_design)
+    if by_design := tuple(dict.fromkeys(noted)):
+        blocks += [Heading("Differs on purpose, and how it was treated"), Terms(by_design)]
     blocks += [Heading("What the timed runs computed"), evidence_table(summary)]
-    if proof.losses:
-        blocks.append(Text(proof.losses))
-    said, sure = proof.answer, proof.certain
-    return Section("same", "Did they compute the same?", "Proof", said, tuple(blocks), sure=sure)
+    if losses := str(summary.losses):
+        blocks.append(Text(losses))
+    sure = all(row.comparable for row in arms)
+    title, answer = "Did they compute the same?", _answer(arms)
+    return Section("same", title, "Proof", answer, tuple(blocks), sure=sure)
 
 
 def evidence_table(summary: Summary) -> Table:

@@ -4,16 +4,24 @@ import csv
 import io
 import re
 
+from ringside.report.blocks import Bullets, Section, Table
 from ringside.report.data import render_csv
 from ringside.report.html import render_html
 from ringside.report.markdown import escaped, render_markdown
-from ringside.report.sections.proof import Proof, not_comparable
+from ringside.report.sections.proof import not_comparable, proof_section
 from ringside.report.table import render_table
-from ringside.report.view import view_of
+from ringside.report.view import View, view_of
+from ringside.stats.summary import summarize
 from ringside_core.specs import Comparison
 from tests.unit.report.bout import bout, mixed_bout
 from tests.unit.report.proofs import answered, certificate, deviation, failed, parity, recertified
-from tests.unit.report.views import bout_plots, bout_view, mixed_view, printed
+from tests.unit.report.views import (
+    bout_plots,
+    bout_view,
+    mixed_view,
+    printed,
+    section_of,
+)
 from tests.unit.stats.factory import arm_of, comparison_of, simple_run
 
 APART = ["mirrored ×2", "multi_worker_mirrored ×2", "horovod:controller=mpi ×2"]
@@ -28,9 +36,14 @@ def three(*keep: str) -> Comparison:
     )
 
 
-def proof(comparison: Comparison) -> Proof:
-    """The proof in the view."""
-    return view_of(comparison).proof
+def proof(comparison: Comparison) -> Section:
+    """The section of the proof."""
+    return proof_section(summarize(comparison))
+
+
+def certificates_in(view: View) -> Table:
+    """The table of certificates in a view."""
+    return next(one for one in section_of(view, "same").blocks if isinstance(one, Table))
 
 
 def test_answer_when_all_are_certified() -> None:
@@ -39,7 +52,7 @@ def test_answer_when_all_are_certified() -> None:
 
     found = proof(recertified(bout(), "horovod ×1", lambda one: one.replace(checks=(worse,))))
 
-    assert found.certain
+    assert found.sure
     assert found.answer == (
         "Yes. All 15 arms are certified: 14 agree with the serial run to 4.5e-13 or better in "
         "float64; 1, asynchronous, where each update waits for the one before."
@@ -76,7 +89,7 @@ def test_answer_claims_no_more_than_was_seen() -> None:
 
 def test_table_of_certificates() -> None:
     """Where the deviation is, what else was asked, and why not."""
-    table = mixed_view().proof.table
+    table = certificates_in(mixed_view())
     rows = {row[0].main: row for row in table.rows}
     names = [column.name for column in table.columns]
 
@@ -99,7 +112,7 @@ def test_table_of_certificates() -> None:
     assert rows["parameter_server ×2"][1].main == "in turn"
     assert rows["mirrored ×2"][1].note == "not for these runs"
     assert rows["multi_worker_mirrored ×2"][1].note == "not verified"
-    assert "Why not" not in [column.name for column in bout_view().proof.table.columns]
+    assert "Why not" not in [column.name for column in certificates_in(bout_view()).columns]
 
 
 def test_verdicts_leave_out_what_is_not_comparable() -> None:
@@ -112,10 +125,12 @@ def test_verdicts_leave_out_what_is_not_comparable() -> None:
     assert "trains" in said and "Horovod" in said  # the one over MPI was faster
     assert not judged & set(APART)
     assert not any(label in said for label in APART)
-    assert view.caveats[0].what.startswith(
+    (careful,) = section_of(view, "caveats").blocks
+    assert isinstance(careful, Bullets)
+    assert careful.items[0][0].startswith(
         "mirrored ×2, multi_worker_mirrored ×2 and horovod:controller=mpi ×2: "
     )
-    assert not any("not comparable" in caveat.what for caveat in bout_view().caveats)
+    assert "not comparable" not in str(section_of(bout_view(), "caveats"))
 
 
 def test_every_format_says_who_is_not_comparable_and_why() -> None:
