@@ -1,12 +1,16 @@
-"""The words of pairs: each arm of the final against serial, by Holm's method. Others have none."""
+"""The words of ratios, by Holm's method."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ringside.stats.figure import Figure
 from ringside.stats.final import CHANCE, Pair, Word
+
+Name = TypeVar("Name", bound=Hashable)
 
 
 def holm(p_values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -27,6 +31,21 @@ def holm(p_values: NDArray[np.float64]) -> NDArray[np.float64]:
     return adjusted
 
 
+def words(asked: Mapping[Name, tuple[Figure, float | None]]) -> dict[Name, Word]:
+    """Whether each ratio is above or below 1, by Holm's method over all of them.
+
+    Args:
+        asked: ratio and p-value; a ratio without a p-value has no word.
+    """
+    known = {name: (ratio, p) for name, (ratio, p) in asked.items() if p is not None}
+    adjusted = holm(np.array([p for _, p in known.values()], np.float64))
+    found: dict[Name, Word] = {}
+    for (name, (ratio, _)), p in zip(known.items(), adjusted.tolist(), strict=True):
+        ahead: Word = "faster" if (ratio.value or 1.0) > 1 else "slower"
+        found[name] = ahead if p <= CHANCE else "cannot tell"
+    return found
+
+
 def with_words(pairs: Sequence[Pair], serial: str, arms: Collection[str]) -> list[Pair]:
     """The pairs; those of an arm with serial have a word, if they have an interval.
 
@@ -35,14 +54,6 @@ def with_words(pairs: Sequence[Pair], serial: str, arms: Collection[str]) -> lis
         serial: label of the arm without distribution; empty: there is none.
         arms: labels of those that are asked about.
     """
-    asked = [
-        k
-        for k, pair in enumerate(pairs)
-        if serial in pair.names and pair.p_value is not None and pair.names - {serial} <= set(arms)
-    ]
-    adjusted = holm(np.array([pairs[k].p_value or 0.0 for k in asked], np.float64))
-    found = list(pairs)
-    for k, p in zip(asked, adjusted.tolist(), strict=True):
-        ahead: Word = "faster" if (pairs[k].ratio.value or 1.0) > 1 else "slower"
-        found[k] = replace(pairs[k], word=ahead if p <= CHANCE else "cannot tell")
-    return found
+    asked = [one for one in pairs if serial in one.names and one.names - {serial} <= set(arms)]
+    found = words({one.names: (one.ratio, one.p_value) for one in asked})
+    return [replace(one, word=found.get(one.names, "")) for one in pairs]

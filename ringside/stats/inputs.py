@@ -3,11 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from ringside.stats.answers import holm
+from ringside.stats.answers import words
 from ringside.stats.figure import Figure, geometric_mean_with_interval
-from ringside.stats.final import CHANCE, final_pairs, turned
+from ringside.stats.final import final_pairs, turned
 from ringside.stats.rounds import launches_of, why_untrusted
 from ringside.stats.screening import once, ratio_once
 from ringside.stats.step_times import chief_of
@@ -53,7 +51,7 @@ def input_study(comparison: Comparison, summary: Summary) -> InputStudy | None:
     launches, samples = launches_of(comparison), samples_of(comparison)
     final = {label: samples[label] for label in comparison.finalists}
     pairs = {pair.names: pair for pair in final_pairs(final, launches.final)[0]}
-    rates, ratios, p_values = {}, {}, {}
+    rates, ratios, asked = {}, {}, {}
     untrusted = why_untrusted(comparison)
     for arm in arms:
         runs = [run for run in comparison.runs if run.arm == arm.label and launches.has(run)]
@@ -70,9 +68,8 @@ def input_study(comparison: Comparison, summary: Summary) -> InputStudy | None:
         ratio = (pair if pair.first == arm.label else turned(pair)).ratio
         ratio = Figure(None, why_not) if why_not else ratio.without_interval(untrusted)
         ratios[arm.label] = ratio
-        if ratio.interval and pair.p_value is not None and arm.settings.input:
-            p_values[arm.label] = pair.p_value
-    adjusted = dict(zip(p_values, holm(np.array([*p_values.values()], np.float64)), strict=True))
+        if ratio.interval and arm.settings.input:
+            asked[arm.label] = ratio, pair.p_value
     changed = [arm for arm in arms if arm.settings.input is not None]
     kinds = {arm.ablation: arm for arm in arms}
     return InputStudy(
@@ -82,9 +79,7 @@ def input_study(comparison: Comparison, summary: Summary) -> InputStudy | None:
         in_memory=kinds.get("no_input"),
         rates=rates,
         ratios=ratios,
-        faster=frozenset(
-            label for label, p in adjusted.items() if p <= CHANCE and (ratios[label].value or 0) > 1
-        ),
+        faster=frozenset(label for label, word in words(asked).items() if word == "faster"),
     )
 
 

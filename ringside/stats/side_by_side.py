@@ -13,10 +13,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
 from scipy import stats
 
-from ringside.stats.answers import holm
+from ringside.stats.answers import words
 from ringside.stats.figure import CONFIDENCE, LEAST_LAUNCHES, Figure, Interval
 from ringside.stats.final import Word
 from ringside.stats.links import congestion_controls, rate_words, same_rate, slowest_bits_per_s
@@ -115,18 +114,18 @@ def side_by_side(before: Comparison, now: Comparison) -> SideBySide:
         base, why_none = "", f"{NOT_SEPARATED}{serial} is not comparable in both comparisons"
     rates = (_rates(one), _rates(other))
     untrusted = one.untrusted or other.untrusted
-    changes = _judged(
-        [
-            _change(old[label], new[label], rates, "", MEASURE, untrusted)
-            if label == serial
-            else _change(old[label], new[label], rates, base, why_none, untrusted)
-            for label in both
-        ]
-    )
+    changes = [
+        _change(old[label], new[label], rates, "", MEASURE, untrusted)
+        if label == serial
+        else _change(old[label], new[label], rates, base, why_none, untrusted)
+        for label in both
+    ]
+    found = words({one.label: (one.ratio, one.p_value) for one in changes if one.comparable})
+    changes = [replace(one, word=found.get(one.label, one.word)) for one in changes]
     return SideBySide(
         before=before,
         now=now,
-        changes=changes,
+        changes=tuple(changes),
         only_before=tuple(label for label in old if label not in new),
         only_now=tuple(label for label in new if label not in old),
         differs=tuple(_circumstances(before, now)),
@@ -187,22 +186,6 @@ def _change(
         not_comparable_now=new.not_comparable_because,
         reason=reason,
     )
-
-
-def _judged(changes: Sequence[Change]) -> tuple[Change, ...]:
-    """The changes with their words, by Holm (1979, Scand. J. Statist. 6:65-70) over all arms."""
-    values = {
-        one.label: one.p_value for one in changes if one.p_value is not None and one.comparable
-    }
-    adjusted = holm(np.array([*values.values()], np.float64)).tolist()
-    p_of = dict(zip(values, adjusted, strict=True))
-    judged = []
-    for one in changes:
-        p, word = p_of.get(one.label), one.word
-        if p is not None and p <= 1 - CONFIDENCE:
-            word = "faster" if (one.ratio.value or 1.0) > 1 else "slower"
-        judged.append(replace(one, word=word))
-    return tuple(judged)
 
 
 # What may differ, and what may not
