@@ -28,10 +28,9 @@ from ringside.comparison.hosts import all_slots
 from ringside.drill.cells import RESULT, Drill
 from ringside.drill.drill import drill
 from ringside.drill.faults import FAULTS
-from ringside.drill.table import MEANING, row_of
-from ringside.report.blocks import Block, Heading, Terms
+from ringside.report.blocks import Terms
 from ringside.report.markdown import rendered_block
-from ringside.report.sections.safety import arm_tables
+from ringside.report.sections.safety import MEANING, arm_blocks, arm_tables, row_of
 from ringside.report.terminal import rich_table
 from ringside_core.specs import (
     Placement,
@@ -100,7 +99,9 @@ def command(
             nonlocal found
             found = so_far
             write_whole(folder / RESULT, found.to_json())
-            write_whole(folder / PAGE, page_of(found))
+            blocks = (*arm_blocks(found), Terms((*FAULTS.items(), *MEANING.items())))
+            texts = (text for block in blocks for text in rendered_block(block))
+            write_whole(folder / PAGE, "\n\n".join(texts) + "\n")
             last = found.cells[-1]
             console.print(
                 f"{last.arm}: {': '.join(row_of(last)[:2])}", highlight=False, markup=False
@@ -144,12 +145,3 @@ def _chosen(faults: str | None) -> list[str]:
         if name not in FAULTS:
             raise unknown_name("fault", name, FAULTS)
     return list(dict.fromkeys(names))
-
-
-def page_of(found: Drill) -> str:
-    """The tables as Markdown, and what their words mean."""
-    blocks: list[Block] = []
-    for title, table in arm_tables(found):
-        blocks += [Heading(title), table]
-    blocks.append(Terms((*FAULTS.items(), *MEANING.items())))
-    return "\n\n".join(text for block in blocks for text in rendered_block(block)) + "\n"
