@@ -9,7 +9,6 @@ import psutil
 
 from launch.launchers.slurm import node_addresses
 from ringside.drill import disk
-from ringside.drill.faults import CUT_S
 from ringside.drill.left import CHECKPOINT, fits_of
 from ringside.lab.lab import Lab
 from ringside.lab.names import lab_of
@@ -25,45 +24,37 @@ SIGNALS = {
 DAMAGED_BYTES = 64
 
 
-class Strike:
-    """Makes one fault from outside of the run in a folder.
+def strike(fault: str, run_dir: Path, task: str, *, host: str, supervisor: int, fit: int) -> None:
+    """Make a fault from outside of the run in a folder.
 
     Args:
         fault: its name.
         run_dir: of the run.
         task: of which it is made.
-        host: on which that task runs; empty: this machine.
+        host: whose link is cut; empty: none is.
         supervisor: process id of the run's supervisor.
         fit: in which training of a script, from 1.
     """
+    if fault == "checkpoint-damaged":
+        damage(fits_of(run_dir)[fit - 1] / CHECKPOINT)
+    if fault in SIGNALS:
+        os.kill(process_of(run_dir, task), SIGNALS[fault])
+    elif fault == "launcher-killed":
+        os.kill(supervisor, signal.SIGKILL)
+    elif fault == "starter-killed":
+        os.kill(starter_of(supervisor), signal.SIGKILL)
+    elif fault == "disk-full":
+        disk.fill(run_dir)
+    elif host:
+        Lab.find(lab_of(host)).cut(host)
 
-    def __init__(
-        self, fault: str, run_dir: Path, task: str, host: str, supervisor: int, fit: int
-    ) -> None:
-        self.fault, self.run_dir, self.task, self.host = fault, run_dir, task, host
-        self.supervisor, self.fit = supervisor, fit
 
-    def make(self) -> None:
-        """Make it."""
-        if self.fault == "checkpoint-damaged":
-            damage(fits_of(self.run_dir)[self.fit - 1] / CHECKPOINT)
-        if self.fault in SIGNALS:
-            os.kill(process_of(self.run_dir, self.task), SIGNALS[self.fault])
-        elif self.fault == "launcher-killed":
-            os.kill(self.supervisor, signal.SIGKILL)
-        elif self.fault == "starter-killed":
-            os.kill(starter_of(self.supervisor), signal.SIGKILL)
-        elif self.fault == "disk-full":
-            disk.fill(self.run_dir)
-        elif self.fault in CUT_S:
-            Lab.find(lab_of(self.host)).cut(self.host)
-
-    def undo(self) -> None:
-        """Mend what no process of the run can mend: a link, a disk."""
-        if self.fault == "disk-full":
-            disk.empty(self.run_dir)
-        elif self.fault in CUT_S:
-            Lab.find(lab_of(self.host)).mend(self.host)
+def mend(fault: str, run_dir: Path, host: str) -> None:
+    """Mend what no process of the run can mend: a link, a disk."""
+    if fault == "disk-full":
+        disk.empty(run_dir)
+    elif host:
+        Lab.find(lab_of(host)).mend(host)
 
 
 def processes_of(run_dir: Path) -> list[psutil.Process]:

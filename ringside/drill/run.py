@@ -15,7 +15,7 @@ from ringside.drill.cells import Cell
 from ringside.drill.disk import small_disk
 from ringside.drill.faults import LASTS_S, struck_host, victim
 from ringside.drill.left import deviation, unlike
-from ringside.drill.outside import Strike, processes_of
+from ringside.drill.outside import mend, processes_of, strike
 from ringside.drill.supervisor import Ended, Supervised
 from ringside_core.specs import Outcome, RefusalError, write_whole
 from ringside_core.specs.fault_request import (
@@ -169,12 +169,12 @@ class Run:
     def _struck(self, cell: Cell, task: str, left: int, fit: int) -> Cell:
         """Make the fault, and follow the run to its end."""
         host = struck_host(self.fault, self.plan)
-        strike = Strike(self.fault, self.folder, task, host, self._process.pid, fit)
         struck = time.time()
         seen = -1  # attempts that had ended when the run was seen beyond the fault
         mended_at = struck + LASTS_S.get(self.fault, 0.0)
         try:
-            strike.make()
+            supervisor = self._process.pid
+            strike(self.fault, self.folder, task, host=host, supervisor=supervisor, fit=fit)
             if self.fault == "launcher-killed":
                 self._process.wait()
                 self._wait_until_gone()
@@ -184,7 +184,7 @@ class Run:
                 self._supervise()
             while self._process.poll() is None:
                 if time.time() >= mended_at:
-                    strike.undo()
+                    mend(self.fault, self.folder, host)
                     mended_at = float("inf")
                 ended = len(self._trained())
                 if ended > seen and (again := self._beyond(left, ended, fit)) is not None:
@@ -192,7 +192,7 @@ class Run:
                     seen = ended
                 time.sleep(POLL_S)
         finally:
-            strike.undo()
+            mend(self.fault, self.folder, host)
         attempts = self._trained()
         if len(attempts) - 1 > seen:  # what went beyond it has failed
             cell = cell.replace(back_s=None, again=None)
