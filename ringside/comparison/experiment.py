@@ -29,7 +29,7 @@ from ringside.comparison.contenders import (
 )
 from ringside.comparison.hosts import used_hosts
 from ringside.comparison.hosts_load import HostsWatch
-from ringside.comparison.live import LiveLaunch, LiveRun, Phase, live_launch, pass_seconds
+from ringside.comparison.live import LiveLaunch, LiveRun, live_launch, pass_seconds
 from ringside.comparison.progress import Observer
 from ringside.stats.division import LEAST_PASSES_EACH
 from ringside.stats.rounds import disturbance, launches_of
@@ -219,8 +219,7 @@ class _Making:
             seconds = _phase_s(comparison, self.spent_s())
         else:
             refuse_too_short(asked, took_s + pass_s * LEAST_PASSES_EACH)
-        phase = Phase(seconds, LEAST_PASSES_EACH, f"{comparison.seed}/{number}")
-        pass_s = launch.train(runs, phase)
+        pass_s = launch.train(runs, seconds, f"{comparison.seed}/{number}")
         start_s += _ended(launch, runs)
         kept = _kept_live(runs, number, len(lost), self.folder)
         kept = [run.replace(alone_start_s=starts.get(run.arm)) for run in kept]
@@ -238,7 +237,7 @@ class _Making:
         launch.warm(runs)
         start_s = time.monotonic() - began
         seconds = _phase_s(comparison, self.spent_s())
-        launch.train(runs, Phase(seconds, LEAST_PASSES_EACH, f"{comparison.seed}/{number}"))
+        launch.train(runs, seconds, f"{comparison.seed}/{number}")
         start_s += _ended(launch, runs)
         # All or none: an arm that a later call ran alone would be no pair of these.
         kept = _kept_live(runs, number, len(comparison.runs), self.folder)

@@ -22,6 +22,7 @@ from launch import Plan, execute
 from launch.interrupts import Interrupts
 from launch.turns import END, MOST_EPOCHS, Turns
 from ringside.comparison.progress import Observer
+from ringside.stats.division import LEAST_PASSES_EACH
 from ringside.stats.step_times import marked_executions
 from ringside_core.readings.cgroups import memory_left_bytes
 from ringside_core.readings.cores import usable_cores
@@ -98,21 +99,6 @@ class LiveRun:
         """What became of it, once it is over."""
         assert self.result is not None
         return self.result.result()
-
-
-@dataclass(frozen=True)
-class Phase:
-    """How long runs train in turns.
-
-    Attributes:
-        seconds: of all of them together.
-        least: passes that are made in any case.
-        seed: of the order in each pass.
-    """
-
-    seconds: float
-    least: int
-    seed: str
 
 
 @contextmanager
@@ -240,8 +226,14 @@ class LiveLaunch:
                 if run.done - before >= LEAST_WARM:
                     run.update_s = seconds / (run.done - before)
 
-    def train(self, runs: Sequence[LiveRun], phase: Phase) -> float:
-        """Give each run its blocks until the phase is over; returns mean seconds of a pass."""
+    def train(self, runs: Sequence[LiveRun], seconds: float, seed: str) -> float:
+        """Give each run its blocks until the phase is over; returns mean seconds of a pass.
+
+        Args:
+            runs: that are warm.
+            seconds: of all of them together; the least number of passes is made in any case.
+            seed: of the order in each pass.
+        """
         begun, number = time.monotonic(), 0
         pass_s = pass_seconds(runs)
         behind = max((run.done for run in runs), default=0)
@@ -249,18 +241,18 @@ class LiveLaunch:
             elapsed = time.monotonic() - begun
             if number:
                 pass_s = elapsed / number
-            if number >= phase.least and elapsed + pass_s / 2 > phase.seconds:
+            if number >= LEAST_PASSES_EACH and elapsed + pass_s / 2 > seconds:
                 break
             order = [run for run in runs if run.alive]
             # Blocks are as long as was asked for by what the last ones took, not the warm-up.
-            longer = max(1.0, phase.seconds / (MOST_PASSES * (pass_seconds(runs) or 1.0)))
+            longer = max(1.0, seconds / (MOST_PASSES * (pass_seconds(runs) or 1.0)))
             behind += math.ceil(updates_of_a_block(order) * longer)
-            random.Random(f"{phase.seed}/{number}").shuffle(order)
+            random.Random(f"{seed}/{number}").shuffle(order)
             for run in order:
                 _block(run, number, behind, self.interrupts)
             number += 1
-            planned = round(phase.seconds / pass_s) if pass_s else 0
-            self.observer.passes(number, max(phase.least, planned))
+            planned = round(seconds / pass_s) if pass_s else 0
+            self.observer.passes(number, max(LEAST_PASSES_EACH, planned))
         return (time.monotonic() - begun) / max(1, number)
 
     def end(self, runs: Sequence[LiveRun]) -> None:
