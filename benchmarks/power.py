@@ -36,7 +36,7 @@ from ringside.certificates.certify_arms import certify_arms
 from ringside.certificates.subject import Subject
 from ringside.comparison.arms import parse_arms
 from ringside.comparison.experiment import Change, Executor, launched, run_arm, run_launches
-from ringside.comparison.progress import ComparisonProgress, Observer
+from ringside.comparison.progress import ComparisonProgress
 from ringside.stats.contest import MOST_SAME
 from ringside.stats.division import measured_share
 from ringside.stats.figure import Figure
@@ -145,13 +145,13 @@ def command(
         live=not fresh,
         asked=Asked(budget_s=60 * minutes, launches=0 if smoke else None, all_arms=True),
     )
-    plain = launched(comparison.deadline_s, Observer())
+    plain = launched(comparison.deadline_s, ComparisonProgress(Console(quiet=True)))
     work_s = slow * _step_s(comparison, arm, folder, plain)
     console.print(f"{slow:.1%} of a step: {1000 * work_s:.2f} ms", highlight=False)
     slowed, right = _slowed(planted, work_s), []
     for number in range(1 if smoke else times):
         place = folder / str(number)
-        with ComparisonProgress(console, total_runs=None) as progress:
+        with ComparisonProgress(console) as progress:
             ended = run_launches(
                 comparison.replace(seed=number + 1),
                 folder=place,

@@ -30,7 +30,7 @@ from ringside.comparison.contenders import (
 from ringside.comparison.hosts import used_hosts
 from ringside.comparison.hosts_load import HostsWatch
 from ringside.comparison.live import LiveLaunch, LiveRun, live_launch, pass_seconds
-from ringside.comparison.progress import Observer
+from ringside.comparison.progress import ComparisonProgress
 from ringside.stats.division import LEAST_PASSES_EACH
 from ringside.stats.rounds import disturbance, launches_of
 from ringside.stats.run_figures import startup_s
@@ -60,7 +60,7 @@ Executor = Callable[[Arm, RunSpec, Path], tuple[Execution, Load | None]]
 
 def launched(
     deadline_s: float,
-    observer: Observer,
+    observer: ComparisonProgress,
     placement: Placement = THIS_MACHINE,
     change: Change = lambda _, plan: plan,
 ) -> Executor:
@@ -89,7 +89,7 @@ def run_launches(
     *,
     folder: Path,
     executor: Executor,
-    observer: Observer,
+    observer: ComparisonProgress,
     change: Change = lambda _, plan: plan,
 ) -> Comparison:
     """Make the screening and the final, or what is left of them. Each run is on disk when it ends.
@@ -137,7 +137,7 @@ class _Making:
 
     folder: Path
     executor: Executor
-    observer: Observer
+    observer: ComparisonProgress
     change: Change
     spent_s: Callable[[], float]
 

@@ -21,7 +21,7 @@ import psutil
 from launch import Plan, execute
 from launch.interrupts import Interrupts
 from launch.turns import END, MOST_EPOCHS, Turns
-from ringside.comparison.progress import Observer
+from ringside.comparison.progress import ComparisonProgress
 from ringside.stats.division import LEAST_PASSES_EACH
 from ringside.stats.step_times import marked_executions
 from ringside_core.readings.cgroups import memory_left_bytes
@@ -103,7 +103,7 @@ class LiveRun:
 
 @contextmanager
 def live_launch(
-    deadline_s: float, observer: Observer, *, most: int
+    deadline_s: float, observer: ComparisonProgress, *, most: int
 ) -> Generator["LiveLaunch", None, None]:
     """Nothing runs yet; at the exit no process is left.
 
@@ -131,7 +131,7 @@ class LiveLaunch:
     """
 
     deadline_s: float
-    observer: Observer
+    observer: ComparisonProgress
     interrupts: Interrupts
     pool: ThreadPoolExecutor
 

@@ -13,27 +13,8 @@ from ringside_core.specs import Comparison, Run
 from ringside_core.text import duration, percent
 
 
-class Observer:
-    """Hears what happens. This one ignores it."""
-
-    def start(self, label: str) -> None:
-        """A run begins."""
-
-    def step(self, progress: TaskProgress) -> None:
-        """A process of the running arm made progress; in a live launch, of the arm that starts."""
-
-    def passes(self, done: int, total: int) -> None:
-        """All live arms have made so many of their blocks."""
-
-    def end(self, run: Run, disturbed: str) -> None:
-        """A run is over; `disturbed` says what disturbed it, and is empty if nothing did."""
-
-    def launch_end(self, comparison: Comparison) -> None:
-        """The screening, or a launch of the final, is over."""
-
-
-class ComparisonProgress(Observer):
-    """Two bars: runs of the comparison, steps of the running arm.
+class ComparisonProgress:
+    """Hears what happens, and shows it: runs of the comparison, steps of the running arm.
 
     Args:
         console: where they are shown.
@@ -43,7 +24,12 @@ class ComparisonProgress(Observer):
     """
 
     def __init__(
-        self, console: Console, *, total_runs: int | None, done: int = 0, unit: str = "launch"
+        self,
+        console: Console,
+        *,
+        total_runs: int | None = None,
+        done: int = 0,
+        unit: str = "launch",
     ) -> None:
         self._console = console
         self._unit = unit
@@ -73,7 +59,7 @@ class ComparisonProgress(Observer):
         self._bars.reset(self._steps, total=None, description=f"{label}: starting")
 
     def step(self, progress: TaskProgress) -> None:
-        """A process of the run made progress."""
+        """A process of the running arm made progress; in a live launch, of the arm that starts."""
         if progress.total_steps:
             self._bars.update(
                 self._steps,

@@ -32,7 +32,7 @@ def go_on(console: Console, comparison: Comparison, folder: Path) -> Comparison:
         console.print(line, highlight=False, markup=False)
     done = len(comparison.runs)
     placement = comparison.placement
-    with ComparisonProgress(console, total_runs=None, done=done) as progress:
+    with ComparisonProgress(console, done=done) as progress:
         comparison = run_launches(
             comparison,
             folder=folder,

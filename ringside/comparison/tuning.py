@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ringside.comparison.arms import largest, with_changes
 from ringside.comparison.experiment import Executor, keep, run_arm
-from ringside.comparison.progress import Observer
+from ringside.comparison.progress import ComparisonProgress
 from ringside.stats.run_figures import throughput_examples_s
 from ringside_core.specs import Arm, Comparison, RefusalError, Trial
 from ringside_core.specs.knob import KnobValue, knobs
@@ -74,7 +74,7 @@ def arms_to_tune(comparison: Comparison) -> list[Arm]:
 
 
 def tune(
-    comparison: Comparison, *, folder: Path, executor: Executor, observer: Observer
+    comparison: Comparison, *, folder: Path, executor: Executor, observer: ComparisonProgress
 ) -> Comparison:
     """Make the missing trials; the best setting of each arm becomes an arm of its own.
 

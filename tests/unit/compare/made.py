@@ -5,7 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rich.console import Console
+
 from ringside.comparison.arms import parse_arms, twin
+from ringside.comparison.progress import ComparisonProgress
 from ringside_core.specs import Arm, Asked, Comparison, Execution, Load, Outcome, RunSpec, Shared
 from tests.unit.report.proofs import certificate
 from tests.unit.stats import factory
@@ -15,6 +18,7 @@ QUIET = Load(wall_s=10, cores=2, others_cpu_s=0.1, steal_cpu_s=0)
 BUSY = Load(wall_s=10, cores=2, others_cpu_s=8, steal_cpu_s=0)
 BASE = spec_of("serial", save="record")
 SHARED = Shared.from_run(BASE)
+UNSEEN = ComparisonProgress(Console(quiet=True))
 
 
 @dataclass

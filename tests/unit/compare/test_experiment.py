@@ -11,11 +11,10 @@ from ringside.certificates import store
 from ringside.comparison import durations, experiment
 from ringside.comparison.budget import order_of
 from ringside.comparison.experiment import RESULTS, launched, run_launches
-from ringside.comparison.progress import Observer
 from ringside.stats.breakdown_arms import breakdown_arms
 from ringside.stats.rounds import launches_of
 from ringside_core.specs import Asked, Comparison, Execution, Load, Outcome, RefusalError, RunSpec
-from tests.unit.compare.made import BASE, Made, comparison_of
+from tests.unit.compare.made import BASE, UNSEEN, Made, comparison_of
 from tests.unit.report.proofs import recertified
 from tests.unit.stats.factory import spec_of
 
@@ -29,7 +28,7 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def made(comparison: Comparison, folder: Path, executor: Made) -> Comparison:
     """The comparison after its last launch, as it is on disk."""
-    ended = run_launches(comparison, folder=folder, executor=executor, observer=Observer())
+    ended = run_launches(comparison, folder=folder, executor=executor, observer=UNSEEN)
     again = Comparison.from_json((folder / RESULTS).read_text(encoding="utf-8"))
     assert again == ended
     return ended
@@ -261,7 +260,7 @@ def test_a_pinned_run_is_watched_on_its_own_processors(
     monkeypatch.setattr(experiment, "execute", lambda *_, **__: completed)
     arm = comparison_of("horovod", "2").arms[-1]
 
-    _, load = launched(1.0, Observer())(arm, spec_of("horovod", 2), tmp_path)
+    _, load = launched(1.0, UNSEEN)(arm, spec_of("horovod", 2), tmp_path)
 
     if load is None:
         pytest.skip("no /proc/stat")

@@ -12,10 +12,9 @@ from ringside.comparison.choose import choose_arms
 from ringside.comparison.experiment import launched
 from ringside.comparison.hosts import fullest, used_hosts, with_room
 from ringside.comparison.hosts_load import HostsWatch, Look
-from ringside.comparison.progress import Observer
 from ringside.comparison.resume import refuse_fewer_cores, refuse_other_links
 from ringside_core.specs import Comparison, Host, Placement, RefusalError, Resources, Topology
-from tests.unit.compare.made import SHARED, comparison_of
+from tests.unit.compare.made import SHARED, UNSEEN, comparison_of
 from tests.unit.report.bout import bout
 from tests.unit.stats.factory import link
 
@@ -164,7 +163,7 @@ def test_hosts_without_a_run_are_not_asked(tmp_path: Path, monkeypatch: pytest.M
         arm = parse_arms("horovod", str(replicas))[-1]
         spec = SHARED.spec_of(arm, placement)
         with pytest.raises(_WatchedError) as asked:
-            launched(1.0, Observer(), placement)(arm, spec, tmp_path)
+            launched(1.0, UNSEEN, placement)(arm, spec, tmp_path)
         assert asked.value.args == (names,)
 
 

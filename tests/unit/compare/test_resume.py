@@ -10,11 +10,10 @@ from ringside.certificates import store
 from ringside.cli.common import only_one
 from ringside.comparison.choose import circumstances
 from ringside.comparison.experiment import RESULTS, keep, run_launches
-from ringside.comparison.progress import Observer
 from ringside.comparison.resume import reopened
 from ringside_core.readings.machine import machine_facts
 from ringside_core.specs import Asked, Comparison, Division, RefusalError, RunSpec
-from tests.unit.compare.made import SHARED, Made, comparison_of
+from tests.unit.compare.made import SHARED, UNSEEN, Made, comparison_of
 
 ASKED = Asked(budget_s=900.0)
 
@@ -111,7 +110,7 @@ def with_runs(folder: Path) -> Comparison:
         begun.replace(code_version=code, certificates=certificates),
         folder=folder,
         executor=Made(),
-        observer=Observer(),
+        observer=UNSEEN,
     )
     runs = tuple(
         run.replace(records=tuple(one.replace(machine=machine) for one in run.records))

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from ringside.comparison.arms import parse_arms, with_changes
-from ringside.comparison.progress import Observer
 from ringside.comparison.tuning import (
     Tried,
     arms_to_tune,
@@ -28,7 +27,7 @@ from ringside_core.specs import (
     Settings,
 )
 from ringside_core.specs.knob import knobs
-from tests.unit.compare.made import Made, comparison_of
+from tests.unit.compare.made import UNSEEN, Made, comparison_of
 from tests.unit.report.proofs import certificate
 
 SINGLES = [("a", 1), ("b", 2), ("b", 3), ("c", 4), ("d", 5)]
@@ -120,7 +119,7 @@ def test_the_best_settings_become_arms_at_all_sizes(tmp_path: Path) -> None:
     comparison = comparison_of("mirrored", "1,2").replace(trials_each=10)
     executor = BySetting(words=XLA)
 
-    tuned = tune(comparison, folder=tmp_path, executor=executor, observer=Observer())
+    tuned = tune(comparison, folder=tmp_path, executor=executor, observer=UNSEEN)
 
     assert [arm.label for arm in arms_to_tune(tuned)] == ["serial ×1", "mirrored ×2"]
     assert [t.tuned_from for t in tuned.trials] == ["serial ×1"] * 6 + ["mirrored ×2"] * 8
@@ -139,7 +138,7 @@ def test_where_nothing_is_faster_no_arm_is_added(tmp_path: Path) -> None:
     comparison = comparison_of("mirrored").replace(trials_each=8)
 
     tuned = tune(
-        comparison, folder=tmp_path, executor=Made(fails=("jit_compile",)), observer=Observer()
+        comparison, folder=tmp_path, executor=Made(fails=("jit_compile",)), observer=UNSEEN
     )
 
     assert tuned.arms == comparison.arms
@@ -165,7 +164,7 @@ def certified_but(word: str, comparison: Comparison) -> tuple[Comparison, list[s
 def test_the_fastest_setting_that_can_be_certified_is_chosen(tmp_path: Path) -> None:
     """What is faster and not certified is passed over, with the reason."""
     comparison = comparison_of("horovod", "1,2").replace(trials_each=20)
-    tuned = tune(comparison, folder=tmp_path, executor=BySetting(words=GROUPS), observer=Observer())
+    tuned = tune(comparison, folder=tmp_path, executor=BySetting(words=GROUPS), observer=UNSEEN)
     tuned, asked = certified_but("fp16", tuned)
     assert "horovod tuned ×2" in asked
 
@@ -185,13 +184,13 @@ def test_the_fastest_setting_that_can_be_certified_is_chosen(tmp_path: Path) -> 
     assert all(one.passed for one in tuned.certificates)
     labels = [arm.label for arm in tuned.arms if arm.tuned_from]
     assert labels == ["horovod tuned ×1", "horovod tuned ×2"]
-    assert tune(tuned, folder=tmp_path, executor=Made(), observer=Observer()) == tuned
+    assert tune(tuned, folder=tmp_path, executor=Made(), observer=UNSEEN) == tuned
 
 
 def test_an_arm_that_is_not_certified_as_it_is_keeps_its_choice(tmp_path: Path) -> None:
     """Its settings are not the cause, and every certificate takes a minute."""
     comparison = comparison_of("mirrored", "2").replace(trials_each=8)
-    tuned = tune(comparison, folder=tmp_path, executor=BySetting(words=XLA), observer=Observer())
+    tuned = tune(comparison, folder=tmp_path, executor=BySetting(words=XLA), observer=UNSEEN)
 
     none_passes, _ = certified_but("", tuned)
 
@@ -201,11 +200,11 @@ def test_an_arm_that_is_not_certified_as_it_is_keeps_its_choice(tmp_path: Path) 
 def test_trials_go_on_where_they_stopped(tmp_path: Path) -> None:
     """No trial is repeated, and the same setting is chosen."""
     comparison = comparison_of("mirrored").replace(trials_each=4)
-    whole = tune(comparison, folder=tmp_path / "a", executor=Made(), observer=Observer())
+    whole = tune(comparison, folder=tmp_path / "a", executor=Made(), observer=UNSEEN)
     left = comparison.replace(trials=whole.trials[:6])
     executor = Made()
 
-    again = tune(left, folder=tmp_path / "b", executor=executor, observer=Observer())
+    again = tune(left, folder=tmp_path / "b", executor=executor, observer=UNSEEN)
 
     assert [label for label, _ in executor.ran] == [t.arm.label for t in whole.trials[6:]]
     assert [t.arm for t in again.trials] == [t.arm for t in whole.trials]
