@@ -40,12 +40,6 @@ def sizes_of(rows: Sequence[ArmRow]) -> list[int]:
     return sorted({row.arm.replicas for row in rows})
 
 
-def counted_runs(summary: Summary, row: ArmRow) -> int:
-    """Completed runs of an arm that count."""
-    own = [one for one in summary.runs if one.arm == row.arm]
-    return sum(one.run.outcome.completed and one.used for one in own)
-
-
 def twins_aside(summary: Summary) -> str:
     """Words for `without twins`; empty: no arm was measured twice."""
     return " (twins aside)" if any(row.arm.twin_of for row in summary.arms) else ""

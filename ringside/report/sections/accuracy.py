@@ -1,7 +1,6 @@
 """Time to accuracy, and its two factors: speed of training and number of epochs."""
 
 from ringside.report.blocks import Block, Cell, Column, Picture, Section, Table, Text, heads
-from ringside.report.ranking import counted_runs
 from ringside.report.words import NOTHING
 from ringside.stats.accuracy import ArmAccuracy, accuracy_of
 from ringside.stats.figure import Figure
@@ -19,8 +18,8 @@ def accuracy_section(comparison: Comparison, summary: Summary) -> Section:
         return Section("accuracy", TITLE, "Accuracy", text, (Picture("quality"),))
     own = {row.arm.label for row in summary.arms if not row.arm.twin_of}
     rows = [one for one in accuracy_of(comparison) if one.label in own]
-    reached = sum(row.spreads["time_to_target_s"].n for row in summary.arms)
-    completed = sum(counted_runs(summary, row) for row in summary.arms)
+    targets = [row.spreads["time_to_target_s"] for row in summary.arms]
+    reached, completed = sum(one.n for one in targets), sum(one.of for one in targets)
     blocks: list[Block] = [
         Text(
             f"The target, {summary.quality_metric} ≥ {summary.quality_target:g}, was reached in "

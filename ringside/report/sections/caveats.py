@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from ringside.report.blocks import Bullets, Caveat, Section
 from ringside.report.earlier import CONTRADICTION
-from ringside.report.ranking import counted_runs, ranked, sizes_of
+from ringside.report.ranking import ranked, sizes_of
 from ringside.report.sections.headline import (
     MORE_TIME,
     against_serial,
@@ -13,7 +13,7 @@ from ringside.report.sections.headline import (
     loses,
     named,
 )
-from ringside.report.sections.machine import about_machine
+from ringside.report.sections.machine import others_beside, paused, threads_of_a_core
 from ringside.report.sections.noise import false_alarm
 from ringside.report.sections.resources import ArmResources, arm_resources
 from ringside.stats.final import CHANCE
@@ -55,7 +55,9 @@ def caveats(comparison: Comparison, summary: Summary) -> list[Caveat]:
         *_machines(summary.runs),
         *_links(comparison),
         *_unwatched(comparison),
-        *about_machine(comparison),
+        *others_beside(comparison),
+        *threads_of_a_core(comparison),
+        *paused(comparison),
     ]
 
 
@@ -168,7 +170,7 @@ def _runs(comparison: Comparison, summary: Summary) -> Iterator[Caveat]:
     for row in summary.arms:
         if row.not_completed:
             kinds = [f"{run.outcome.kind} in {run.stage}" for run in row.not_completed]
-            left = plural(counted_runs(summary, row), "completed run")
+            left = plural(row.spreads["throughput_examples_s"].of, "completed run")
             yield Caveat(
                 f"{row.arm.label}: {len(row.not_completed)} of {plural(row.started, 'run')} did "
                 f"not complete ({', '.join(kinds)}). Its numbers come from {left}."
@@ -316,9 +318,9 @@ def _quality(summary: Summary) -> Iterator[Caveat]:
         return  # the section says so
     missed = []
     for row in summary.arms:
-        count, of = row.spreads["time_to_target_s"].n, counted_runs(summary, row)
-        if count < of and not row.arm.twin_of:
-            missed.append(f"{row.arm.label} ({count} of {plural(of, 'run')})")
+        reached = row.spreads["time_to_target_s"]
+        if reached.n < reached.of and not row.arm.twin_of:
+            missed.append(f"{row.arm.label} ({reached.n} of {plural(reached.of, 'run')})")
     if missed:
         yield Caveat(
             f"The target, {summary.quality_metric} ≥ {summary.quality_target:g}, was not always "

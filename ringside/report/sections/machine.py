@@ -8,13 +8,6 @@ from ringside_core.specs import Comparison
 from ringside_core.text import listed, percent, plural
 
 
-def about_machine(comparison: Comparison) -> Iterator[Caveat]:
-    """Reasons to be careful, each with its advice."""
-    yield from _beside(comparison)
-    yield from _threads_of_a_core(comparison)
-    yield from _paused(comparison)
-
-
 def beside_line(comparison: Comparison) -> str:
     """How much others used of all cores, at most; empty: not counted, or the runs had all."""
     shares = [share for run in comparison.runs if (share := beside(run)) is not None]
@@ -24,7 +17,7 @@ def beside_line(comparison: Comparison) -> str:
     return f"others used {percent(middle)} in the median run, {percent(max(shares))} at most"
 
 
-def _beside(comparison: Comparison) -> Iterator[Caveat]:
+def others_beside(comparison: Comparison) -> Iterator[Caveat]:
     """Others on cores that the run did not use; no launch is left out for that."""
     found = [run for run in comparison.runs if (beside(run) or 0.0) > DISTURBED_SHARE]
     if found:
@@ -39,7 +32,7 @@ def _beside(comparison: Comparison) -> Iterator[Caveat]:
         )
 
 
-def _threads_of_a_core(comparison: Comparison) -> Iterator[Caveat]:
+def threads_of_a_core(comparison: Comparison) -> Iterator[Caveat]:
     """Arms whose processors are fewer physical cores."""
     found: dict[str, str] = {}
     for run in comparison.runs:
@@ -59,7 +52,7 @@ def _threads_of_a_core(comparison: Comparison) -> Iterator[Caveat]:
         )
 
 
-def _paused(comparison: Comparison) -> Iterator[Caveat]:
+def paused(comparison: Comparison) -> Iterator[Caveat]:
     """Arms that ran on more processors than their container may use at once."""
     found: dict[str, str] = {}
     for run in comparison.runs:
