@@ -77,12 +77,6 @@ def why_no_interval(figures: Iterable[Figure]) -> str:
     return f"Where there is no interval: {text}." if text else ""
 
 
-def covers(figure: Figure, value: float) -> bool:
-    """Whether the interval holds this value; False too where there is no interval."""
-    within = figure.interval
-    return within is not None and within.low <= value <= within.high
-
-
 def outcome_of(outcome: Outcome) -> str:
     """An outcome as a reader sees it: `refused: needs a GPU`."""
     if outcome.completed:

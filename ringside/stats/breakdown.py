@@ -77,12 +77,6 @@ class Breakdown:
     reason: str = ""  # which parts are not known, and why
     less: str = ""  # label of the arm whose time is subtracted; empty: none is
 
-    @property
-    def adds_up(self) -> bool:
-        """Whether the interval of the remainder covers 0; False also if there is no interval."""
-        interval = self.remainder.interval
-        return interval is not None and interval.low <= 0 <= interval.high
-
 
 @dataclass(frozen=True)
 class _Account:

@@ -38,6 +38,11 @@ class Figure:
         """The figure without its interval, for a reason; with it if the reason is empty."""
         return self if not why or self.value is None else replace(self, interval=None, reason=why)
 
+    def covers(self, value: float) -> bool:
+        """Whether the interval holds this value; False too where there is no interval."""
+        within = self.interval
+        return within is not None and within.low <= value <= within.high
+
 
 @dataclass(frozen=True)
 class Spread(Figure):

@@ -17,7 +17,7 @@ from ringside.report.blocks import (
 )
 from ringside.report.ranking import ranked, sizes_of
 from ringside.report.sections.headline import contenders
-from ringside.report.words import NOTHING, covers, said, why_no_interval, with_interval
+from ringside.report.words import NOTHING, said, why_no_interval, with_interval
 from ringside.stats.breakdown import (
     MEANINGS,
     OF_EVERY_ARM,
@@ -96,7 +96,7 @@ def breakdown_section(found: Breakdowns | None) -> Section:
     ]
     if unknown := tuple((one.arm, one.reason) for one in found.arms if one.reason):
         blocks += [Heading("Not known"), Terms(unknown, label="Parts that are not known")]
-    sure = difference is None or difference.adds_up
+    sure = difference is None or difference.remainder.covers(0)
     return Section("breakdown", TITLE, "Where time goes", answer, tuple(blocks), sure=sure)
 
 
@@ -120,7 +120,7 @@ def _difference_line(between: Breakdown) -> str:
         return text + f"Whether the parts add up is not known: {why_not} ({rest})."
     return text + (
         f"{rest[0].upper()}{rest[1:]}; with this noise it can be chance."
-        if between.adds_up
+        if remainder.covers(0)
         else f"The parts do not add up: {rest}."
     )
 
@@ -134,7 +134,7 @@ def _largest(parts: tuple[Part, ...], whole: float = 1.0) -> str:
     value, part = max(known, key=lambda pair: sign * pair[0])
     if sign * value <= 0:
         return "no known part explains it"
-    if covers(part.ms, 0):
+    if part.ms.covers(0):
         text = said(part.ms, "ms")
         return f"no single part differs from 0 for certain; the largest is {part.name}, {text}"
     return f"the largest part is {part.name}, {said(part.ms, 'ms')}"
@@ -162,7 +162,7 @@ def _arms_table(found: Breakdowns, names: list[str]) -> Table:
 def _remainder(remainder: Figure) -> Cell:
     """The remainder; marked if it is more than chance."""
     value, note = with_interval(remainder)
-    if remainder.interval is None or covers(remainder, 0):
+    if remainder.interval is None or remainder.covers(0):
         return Cell(value, note)
     return Cell(value, f"{note}, does not add up", bad=True)
 

@@ -2,7 +2,7 @@
 
 from ringside.report.blocks import Block, Cell, Heading, Section, Table, Terms, heads
 from ringside.report.sections.machine import beside_line
-from ringside.report.words import covers, span_or_none, times
+from ringside.report.words import span_or_none, times
 from ringside.stats.division import division_lines, measured_share
 from ringside.stats.rounds import fixed_computation_ms
 from ringside.stats.summary import Summary
@@ -19,7 +19,7 @@ def noise_section(comparison: Comparison, summary: Summary) -> Section:
         blocks += [Heading("Disturbed launches"), _disturbed(summary)]
     floor, title = summary.noise_floor, "How large are differences by chance?"
     answer = f"{noise_line(summary)} {launches_line(comparison, summary)}"
-    sure = floor is not None and covers(floor.ratio, 1)
+    sure = floor is not None and floor.ratio.covers(1)
     return Section("noise", title, "Noise", answer, tuple(blocks), sure=sure)
 
 
@@ -32,7 +32,7 @@ def noise_line(summary: Summary) -> str:
     if floor.ratio.value is None or floor.ratio.interval is None:
         return f"{text}{floor.ratio.reason}."
     text += f"{times(floor.ratio.value, floor.ratio.interval)} {span_or_none(floor.ratio)}"
-    if covers(floor.ratio, 1):
+    if floor.ratio.covers(1):
         return f"{text}."
     return f"{text}, which leaves out 1: one of twenty does by chance."
 
@@ -40,7 +40,7 @@ def noise_line(summary: Summary) -> str:
 def false_alarm(summary: Summary) -> str:
     """The arm whose two measurements differ beyond chance; empty: none does."""
     floor = summary.noise_floor
-    differs = floor is not None and floor.ratio.interval and not covers(floor.ratio, 1)
+    differs = floor is not None and floor.ratio.interval and not floor.ratio.covers(1)
     return _twice(summary) if differs else ""
 
 

@@ -291,7 +291,7 @@ def test_a_gap_is_the_difference_of_two_splits() -> None:
     assert difference.whole.value == pytest.approx(
         sum(v or 0 for v in parts_of(difference).values())
     )
-    assert not difference.adds_up
+    assert not difference.remainder.covers(0)
     assert parts_of(back) == pytest.approx(
         {name: -(v or 0) for name, v in parts_of(difference).items()}
     )
@@ -305,8 +305,8 @@ def test_a_gap_adds_up_where_the_remainder_is_within_its_noise() -> None:
     quiet = broken_down(HOROVOD_MS | equal, HOROVOD, MIRRORED, rounds=6)
     few = broken_down(HOROVOD_MS | equal, HOROVOD, MIRRORED, rounds=2)
 
-    assert breakdown_between(noisy, "horovod ×2", "mirrored ×2").adds_up
-    assert breakdown_between(quiet, "horovod ×2", "mirrored ×2").adds_up
+    assert breakdown_between(noisy, "horovod ×2", "mirrored ×2").remainder.covers(0)
+    assert breakdown_between(quiet, "horovod ×2", "mirrored ×2").remainder.covers(0)
     without = breakdown_between(few, "horovod ×2", "mirrored ×2")
-    assert not without.adds_up
+    assert not without.remainder.covers(0)
     assert "too few for an interval" in without.remainder.reason
