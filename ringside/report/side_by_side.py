@@ -147,7 +147,7 @@ def _circumstances(two: SideBySide) -> Section:
     names = [name for name, _, _ in two.differs]
     columns = heads("<What | <Before | <Now")
     rows = tuple((Cell(name), Cell(old), Cell(new)) for name, old, new in two.differs)
-    blocks = (Table(columns, rows, label="What differs", kind="differs"),) if rows else ()
+    blocks = (Table(columns, rows, label="What differs"),) if rows else ()
     answer = f"Different: {', '.join(names)}." if names else "Software and rounds are the same."
     return Section("around", "What else differs?", "Around", answer, blocks, sure=not names)
 
@@ -195,7 +195,7 @@ def changes_table(two: SideBySide) -> Table:
         "<Verdict | <Comparable"
     )
     rows = tuple(_row(one) for one in two.changes)
-    return Table(columns, rows, label="Arms in both comparisons", kind="changes")
+    return Table(columns, rows, label="Arms in both comparisons")
 
 
 def _row(one: Change) -> tuple[Cell, ...]:

@@ -88,7 +88,7 @@ def _table(rows: list[ArmRow], summary: Summary) -> Table:
         )
         for row in rows
     )
-    return Table(columns, body, label="Synchronous and asynchronous arms", kind="asynchrony")
+    return Table(columns, body, label="Synchronous and asynchronous arms")
 
 
 def _updates(spread: Spread) -> Cell:

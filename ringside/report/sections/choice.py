@@ -114,7 +114,6 @@ def _table(
             for row in rows
         ),
         label="What is known of each arm",
-        kind="choice",
     )
 
 

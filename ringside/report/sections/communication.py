@@ -49,7 +49,7 @@ def communication_section(
                 "that was fitted to the times of every size (± its median error). Exposed: what "
                 "the reduction really adds to a step."
             ),
-            Table(ARM_COLUMNS, rows, label="Communication of each arm", kind="arms"),
+            Table(ARM_COLUMNS, rows, label="Communication of each arm"),
         ]
         known = breakdown.arms if breakdown else ()
         exposed = (part.ms for arm in known for part in arm.parts if part.name == COMMUNICATION)

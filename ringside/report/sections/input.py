@@ -118,7 +118,7 @@ def changes_table(study: InputStudy, summary: Summary) -> Table:
             )
         )
     columns = heads("<Input | examples/s | Times as fast (as written) | <Trains the same")
-    return Table(columns, tuple(body), label="Changes of the input", kind="input")
+    return Table(columns, tuple(body), label="Changes of the input")
 
 
 def _parts(study: InputStudy) -> dict[str, Arm]:

@@ -94,7 +94,7 @@ def _tuned(summary: Summary) -> Table:
                 else Cell(NOTHING, "not comparable", bad=True),
             )
         )
-    return Table(columns, tuple(rows), label="Default and tuned", kind="tuned")
+    return Table(columns, tuple(rows), label="Default and tuned")
 
 
 def _trials(trials: Sequence[Trial]) -> Table:
@@ -114,4 +114,4 @@ def _trials(trials: Sequence[Trial]) -> Table:
                 Cell(outcome_of(trial.run.outcome), bad=not trial.run.outcome.completed),
             )
         )
-    return Table(columns, tuple(rows), label="Every trial", kind="trials", head=0)
+    return Table(columns, tuple(rows), label="Every trial")
