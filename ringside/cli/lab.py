@@ -6,8 +6,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from ringside.lab import Lab, format_rate
-from ringside.lab.lab import CONGESTION_CONTROL, left_behind, names, take_down
+from ringside.lab.lab import CONGESTION_CONTROL, Lab, left_behind, names, take_down
+from ringside.lab.link import format_rate
 from ringside.lab.names import lab_of
 from ringside_core.specs import RefusalError
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ringside.lab import init, share
 from ringside.lab.command import PATH
-from ringside.lab.names import LabHost, folder_of, interface_of, is_numbered
+from ringside.lab.names import LabHost, folder_of, interface_of, lab_of_numbered
 from ringside_core.specs import RefusalError
 
 NAMESPACES = Path("/run/netns")
@@ -134,7 +134,7 @@ def namespaces(name: str) -> list[str]:
     """The network namespaces of a lab that exist."""
     if not NAMESPACES.is_dir():
         return []
-    return sorted(path.name for path in NAMESPACES.iterdir() if is_numbered(name, path.name))
+    return sorted(path.name for path in NAMESPACES.iterdir() if lab_of_numbered(path.name) == name)
 
 
 def end_all(name: str) -> None:

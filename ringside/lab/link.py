@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 from ringside.lab.command import run
-from ringside.lab.names import LabHost, interface_of, is_numbered
+from ringside.lab.names import LabHost, interface_of, lab_of_numbered
 from ringside_core.specs import RefusalError
 
 HEAD = 254  # last part of this machine's own address on a lab's bridge
@@ -250,7 +250,7 @@ def check_forwarding(first: LabHost, last: LabHost) -> None:
 def interfaces(name: str) -> list[str]:
     """The lab's bridge and its ports that are there."""
     listed = [one["ifname"] for one in json.loads(run("ip", "-json", "link", "show"))]
-    return [one for one in listed if one == interface_of(name) or is_numbered(name, one)]
+    return [one for one in listed if one == interface_of(name) or lab_of_numbered(one) == name]
 
 
 def remove(name: str, namespaces: Iterable[str]) -> None:

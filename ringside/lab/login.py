@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ringside.lab.command import run
-from ringside.lab.names import LabHost, folder_of, is_numbered, lab_of_numbered
+from ringside.lab.names import LabHost, folder_of, lab_of_numbered
 from ringside_core.specs import RefusalError, whole_file
 
 HOSTS = Path("/etc/hosts")
@@ -179,7 +179,7 @@ def check_ssh_reads(name: str, host: LabHost) -> None:
 def files(name: str) -> list[Path]:
     """Files of the lab outside its folder that exist."""
     own = NETNS.iterdir() if NETNS.is_dir() else ()
-    found = [path for path in own if is_numbered(name, path.name)]
+    found = [path for path in own if lab_of_numbered(path.name) == name]
     config = SSH / f"ringside-{name}.conf"
     return found + ([config] if config.exists() else [])
 

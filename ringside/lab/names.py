@@ -37,7 +37,7 @@ class LabHost(Noun):
     @property
     def namespace(self) -> str:
         """Its network namespace, as `ip netns` lists it; also its port on the bridge."""
-        return numbered(self.lab, self.index)
+        return f"{self.interface}-{self.index}"
 
 
 def check_name(name: str) -> str:
@@ -77,16 +77,6 @@ def interface_of(name: str) -> str:
     Horovod's Gloo takes one interface name for all hosts.
     """
     return f"rs-{name}"
-
-
-def numbered(name: str, index: int) -> str:
-    """Host `index`'s namespace, and the port of the bridge that its link ends in."""
-    return f"{interface_of(name)}-{index}"
-
-
-def is_numbered(name: str, candidate: str) -> bool:
-    """Whether this names a namespace, port or cgroup of any host of this lab."""
-    return re.fullmatch(rf"{re.escape(interface_of(name))}-[0-9]+", candidate) is not None
 
 
 def lab_of_numbered(candidate: str) -> str:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from ringside.lab.names import LabHost, is_numbered
+from ringside.lab.names import LabHost, lab_of_numbered
 from ringside_core.specs import RefusalError
 
 CGROUPS = Path("/sys/fs/cgroup")
@@ -90,7 +90,7 @@ def groups(name: str) -> list[Path]:
         for root in roots
         if root.is_dir()
         for folder in root.iterdir()
-        if is_numbered(name, folder.name)
+        if lab_of_numbered(folder.name) == name
     ]
 
 

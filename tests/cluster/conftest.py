@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ringside.lab import Lab
 from ringside.lab.command import check_machine
-from ringside.lab.lab import take_down
+from ringside.lab.lab import Lab, take_down
 from ringside_core.specs import RefusalError
 
 Remote = Callable[..., "subprocess.CompletedProcess[str]"]

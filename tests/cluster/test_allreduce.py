@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ringside.lab import Lab
+from ringside.lab.lab import Lab
 from ringside_core.specs import Communication
 from tests.parallel.typed import ringside
 

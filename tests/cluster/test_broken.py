@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ringside.lab import Lab
+from ringside.lab.lab import Lab
 from tests.nightly import nightly
 from tests.parallel.test_killed import TASK, Launched, members
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ringside.lab import Lab
+from ringside.lab.lab import Lab
 from ringside_core.specs import Certificate, Comparison, Topology
 from tests.parallel.typed import ringside
 

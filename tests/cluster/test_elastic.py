@@ -10,7 +10,7 @@ import pytest
 
 from launch.attempts import trainers_of
 from ringside.drill.left import deviation, unlike
-from ringside.lab import Lab
+from ringside.lab.lab import Lab
 
 ROOT = Path(__file__).resolve().parents[2]
 PART_LIMIT_S = 120  # of which a lost host takes 15 to be noticed, and 10 to be asked

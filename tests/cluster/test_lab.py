@@ -14,10 +14,11 @@ import psutil
 import pytest
 
 from ringside.cli import main
-from ringside.lab import Lab, LabHost, share
 from ringside.lab import host as processes_of
+from ringside.lab import share
 from ringside.lab.host import processes
-from ringside.lab.lab import take_down
+from ringside.lab.lab import Lab, take_down
+from ringside.lab.names import LabHost
 from ringside_core.specs import RefusalError
 from tests.nightly import daily, nightly
 from tests.waiting import wait_until

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ringside.lab import Lab
+from ringside.lab.lab import Lab
 from ringside.lab.login import one_at_a_time
 from tests.cluster.test_lab import Remote, ringside
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ringside.lab import Lab
+from ringside.lab.lab import Lab
 from ringside_core.specs import read_hostfile
 from tests.nightly import daily
 from tests.parallel.test_as_typed import read_records

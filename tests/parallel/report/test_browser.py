@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ringside.report import write_report
+from ringside.report.write import write_report
 from tests.parallel.report.browser import Browser, chromium
 from tests.unit.report.bout import bout, mixed_bout
 from tests.unit.report.hostile import hostile

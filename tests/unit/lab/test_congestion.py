@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ringside.lab import LabHost, command, link
+from ringside.lab import command, link
 from ringside.lab.link import set_congestion_control
+from ringside.lab.names import LabHost
 from ringside_core.specs import RefusalError
 from tests.unit.lab.test_names import host
 

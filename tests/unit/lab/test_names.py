@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from ringside.lab import LabHost, format_rate, names, parse_rate
 from ringside.lab import host as hosts_room
-from ringside.lab.link import free_subnet
-from ringside.lab.names import check_name, is_numbered, lab_of
+from ringside.lab import names
+from ringside.lab.link import format_rate, free_subnet, parse_rate
+from ringside.lab.names import LabHost, check_name, lab_of, lab_of_numbered
 from ringside.lab.share import cores_of, default_cores, overbooked
 from ringside_core.specs import RefusalError
 
@@ -42,9 +42,9 @@ def test_a_host_says_its_lab() -> None:
 
 def test_a_lab_does_not_take_anothers_parts_for_its_own() -> None:
     """`down` removes by name: lab `b` must not remove parts of `bb`."""
-    assert is_numbered("b", "rs-b-1")
+    assert lab_of_numbered("rs-b-1") == "b"
     for others in ("rs-bb-1", "rs-b", "rs-b-", "rs-b-1x", "xrs-b-1", "b-1", "rs-b-1\n"):
-        assert not is_numbered("b", others)
+        assert lab_of_numbered(others) != "b"
 
 
 def test_a_subnet_is_free() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ringside.report import write_report
+from ringside.report.write import write_report
 from ringside_core.specs import Comparison, Load, MachineCounts, Run, Shared, write_whole
 from tests.unit.report.proofs import verified
 from tests.unit.stats.factory import (

@@ -17,11 +17,10 @@ import pytest
 from rich.table import Table
 from scipy import stats
 
-from ringside.report import write_report
 from ringside.report.markdown import escaped
 from ringside.report.sections.tables import results_table
 from ringside.report.table import render_table
-from ringside.report.write import write_pages
+from ringside.report.write import write_pages, write_report
 from ringside.stats.step_times import warm_up
 from ringside_core.specs import Comparison, RefusalError
 from tests.unit.report.bout import bout

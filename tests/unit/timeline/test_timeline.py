@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ringside.report import write_report
 from ringside.report.plots import timeline_plot
 from ringside.report.sections.timeline import steps_table, timeline_section
+from ringside.report.write import write_report
 from ringside.timeline.perfetto import perfetto_json
 from ringside_core.specs.timeline import RESULT, Lane, Slice, Stack, Timeline, merged, without
 from tests.unit.report.small import small
