@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from launch import Site
@@ -55,16 +55,6 @@ class Launcher:
     boot: str
     hostname: str
     cpu_s: float
-
-    def with_records(self, records: Collection[RunRecord]) -> float:
-        """CPU time of itself and of the processes on its kernel that left records.
-
-        Processes on its own machine are its children: their time is already in its own. Processes
-        on other hosts of the same kernel (a lab) were started by sshd.
-        """
-        children = sum(one.cpu_s for one in records if one.machine.host == self.hostname)
-        others = sum(one.cpu_s for one in records if one.machine.host != self.hostname)
-        return max(self.cpu_s, children) + others
 
 
 class HostsWatch:
@@ -124,10 +114,10 @@ def load_between(
         own = [record for record in records if record.machine.host in there]
         if not own:
             continue
-        if launcher.boot == boot:
-            own_s = launcher.with_records(own)
-        else:
-            own_s = sum(record.cpu_s for record in own)
+        own_s = sum(record.cpu_s for record in own)
+        if launcher.boot == boot:  # processes on its own machine are in its time as children
+            children_s = sum(one.cpu_s for one in own if one.machine.host == launcher.hostname)
+            own_s += max(launcher.cpu_s - children_s, 0.0)
         first, last = before[names[0]], after[names[0]]
         counts = counted_between(
             first.text,
