@@ -1,8 +1,10 @@
 """What the records of a run prove about its computation, as short answers."""
 
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import Literal
 
+from ringside.stats.step_times import chief_of
 from ringside_core.specs import EpochRecord, Run
 
 # The last three say why the question makes no sense for this run.
@@ -19,7 +21,7 @@ def same_rows(runs: Sequence[Run]) -> list[Answer]:
     found: dict[int, Answer] = {}
     groups: dict[tuple[object, ...], list[tuple[Run, tuple[EpochRecord, ...]]]] = {}
     for run in runs:
-        chief = next((record for record in run.records if record.is_chief), None)
+        chief = chief_of(run)
         epochs = () if chief is None else chief.epochs
         if not (run.outcome.completed and epochs) or any(one.ledger is None for one in epochs):
             found[id(run)] = "unknown"
@@ -33,7 +35,9 @@ def same_rows(runs: Sequence[Run]) -> list[Answer]:
             key = (spec.seed, spec.global_batch, spec.keras, spec.input, early)
             groups.setdefault(key, []).append((run, epochs))
     for group in groups.values():
-        common = _common([epochs for _, epochs in group])
+        # Their first epochs that have the same number of steps in all runs.
+        steps = zip(*([one.steps for one in epochs] for _, epochs in group), strict=False)
+        common = sum(1 for _ in takewhile(lambda of_all: len(set(of_all)) == 1, steps))
         fed = [tuple(one.ledger for one in epochs[:common]) for _, epochs in group]
         counts = [tuple(one and one.rows for one in ledgers) for ledgers in fed]
         hashed = [ledgers for ledgers in fed if any(one and one.hash for one in ledgers)]
@@ -44,15 +48,6 @@ def same_rows(runs: Sequence[Run]) -> list[Answer]:
             alone: Answer = "one run" if len(group) == 1 else "unknown"
             found[id(run)] = alone if not common or len(group) == 1 else "yes" if most else "no"
     return [found[id(run)] for run in runs]
-
-
-def _common(runs: Sequence[Sequence[EpochRecord]]) -> int:
-    """How many of their first epochs have the same number of steps in all runs."""
-    number = 0
-    for number, epochs in enumerate(zip(*runs, strict=False)):
-        if len({one.steps for one in epochs}) > 1:
-            return number
-    return number + 1
 
 
 def replicas_equal(run: Run) -> Answer:
