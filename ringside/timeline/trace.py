@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from launch import Plan, execute
+from launch import execute
 from launch.turns import WITHOUT_END
 from ringside.certificates.processes import HERE
 from ringside_core.specs import Arm, Execution, RefusalError, RunSpec
@@ -30,14 +30,6 @@ def check_traceable(arm: Arm) -> None:
         )
 
 
-def plan_of(spec: RunSpec, folder: Path, *, says: bool = False) -> Plan:
-    """The processes of a traced run on this machine: its training ends when it is traced."""
-    plan = HERE.plan(spec, folder)
-    added = {HOROVOD_TIMELINE: ON_DEMAND} if says else {}
-    processes = tuple(one.replace(env={**one.env, **added}) for one in plan.processes)
-    return plan.replace(processes=processes, files={**plan.files, TRACED: "", WITHOUT_END: ""})
-
-
 def trace(
     arm: Arm, spec: RunSpec, folder: Path, *, deadline_s: float, says: bool = False
 ) -> tuple[Execution, Stack]:
@@ -53,7 +45,12 @@ def trace(
     Returns:
         What became of the run, and its lanes; of one that failed, those that were written.
     """
-    plan = plan_of(spec, folder, says=says)
+    plan = HERE.plan(spec, folder)
+    added = {HOROVOD_TIMELINE: ON_DEMAND} if says else {}
+    processes = tuple(one.replace(env={**one.env, **added}) for one in plan.processes)
+    # The training ends when it is traced.
+    files = {**plan.files, TRACED: "", WITHOUT_END: ""}
+    plan = plan.replace(processes=processes, files=files)
     execution = execute(plan, deadline_s=deadline_s)
     lanes = tuple(
         Lane.from_json(file.read_text(encoding="utf-8"), origin=str(file))
