@@ -51,12 +51,12 @@ def disturbance(run: Run) -> str:
     others, stolen = _shares(run)
     reasons = []
     if others > DISTURBED_SHARE:
-        text = f"others used {others:.0%} of its cores"
+        text = f"others used {percent(others)} of its cores"
         if run.load is not None and (of_all := beside(run)) is not None:
-            text += f", and {of_all:.0%} of all {run.load.machine_cores}"
-        reasons.append(text.replace("%", " %"))
+            text += f", and {percent(of_all)} of all {run.load.machine_cores}"
+        reasons.append(text)
     if stolen > DISTURBED_SHARE:
-        reasons.append(f"the host took {stolen:.0%} of its cores away".replace("%", " %"))
+        reasons.append(f"the host took {percent(stolen)} of its cores away")
     return "; ".join(reasons)
 
 
