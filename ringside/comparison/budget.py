@@ -4,12 +4,14 @@ import math
 import random
 import re
 
-from ringside.stats.division import LEAST_PASSES_EACH, least_budget_s, rounded_up
+from ringside.stats.division import LEAST_PASSES_EACH
 from ringside.stats.figure import LEAST_LAUNCHES
 from ringside.stats.rounds import Launches
 from ringside_core.specs import Arm, Asked, Comparison, RefusalError
 from ringside_core.text import duration, plural
 
+MOST_SCREENING = 0.5  # of the budget
+ROUND_S = 10.0  # to which the least budget is rounded up
 MOST_OVER = 1.25  # times the budget, that three short launches may take
 SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -44,13 +46,8 @@ def refuse_too_short(asked: Asked, screening_s: float) -> None:
     Raises:
         RefusalError: with the least budget that would do.
     """
-    least_s = least_budget_s(screening_s)
-    if least_s > asked.budget_s and asked.launches is None:
-        raise RefusalError(
-            "The budget is too short for the screening, in which every arm is started once.",
-            received=f"--budget {asked.budget_s:.0f}s",
-            advice=f"The least that would do: --budget {least_s:.0f}s. Or name fewer --backends.",
-        )
+    what = "the screening, in which every arm is started once"
+    _refuse_less_than(screening_s / MOST_SCREENING, asked, what)
 
 
 def refuse_long_final(asked: Asked, screening_s: float, launch_s: float) -> None:
@@ -65,12 +62,16 @@ def refuse_long_final(asked: Asked, screening_s: float, launch_s: float) -> None
         RefusalError: with the least budget that would do.
     """
     least_s = (screening_s + LEAST_LAUNCHES * launch_s) / MOST_OVER
+    _refuse_less_than(least_s, asked, f"{LEAST_LAUNCHES} launches of all arms")
+
+
+def _refuse_less_than(least_s: float, asked: Asked, what: str) -> None:
     if least_s > asked.budget_s and asked.launches is None:
+        rounded_s = ROUND_S * math.ceil(least_s / ROUND_S)
         raise RefusalError(
-            f"The budget is too short for {LEAST_LAUNCHES} launches of all arms.",
+            f"The budget is too short for {what}.",
             received=f"--budget {asked.budget_s:.0f}s",
-            advice=f"The least that would do: --budget {rounded_up(least_s):.0f}s. Or name fewer "
-            "--backends.",
+            advice=f"The least that would do: --budget {rounded_s:.0f}s. Or name fewer --backends.",
         )
 
 

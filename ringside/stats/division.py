@@ -5,8 +5,6 @@ and a pass cost, and what they scatter. They make the variance least; here the i
 narrowest, because of few launches Student's t is what makes it wide.
 """
 
-import math
-
 import numpy as np
 from scipy import stats
 
@@ -19,11 +17,8 @@ from ringside_core.text import duration, listed, percent, plural
 # What a new process does to a ratio. In the recorded comparisons nothing above 0.7 % was left to be
 # seen; one launch, which the screening is, cannot show it.
 LAUNCH_SCATTER = 0.007
-# For the screening. What it needs at least is said before it is made.
-MOST_SCREENING = 0.5
 LEAST_PASSES_EACH = 8  # of a launch, whatever the budget says; half may be warm-up
 SLACK = 1.05  # a launch may take so many times as long as planned and still be made
-ROUND_S = 10.0  # to which the least budget is rounded up
 
 
 def half_width(launches: Array, passes: Array, scatter: float, arms: int) -> Array:
@@ -101,16 +96,6 @@ def width_after(comparison: Comparison, launches: int) -> float | None:
     passes = max(LEAST_PASSES_EACH, division.phase_s / division.pass_s) - division.warm_passes
     count, each = np.array([launches, max(1.0, passes)]).reshape(2, 1)
     return float(np.expm1(half_width(count, each, division.scatter, arms)[0]))
-
-
-def least_budget_s(screening_s: float) -> float:
-    """The least budget for a screening that takes so long."""
-    return rounded_up(screening_s / MOST_SCREENING)
-
-
-def rounded_up(budget_s: float) -> float:
-    """A budget as it is advised."""
-    return ROUND_S * math.ceil(budget_s / ROUND_S)
 
 
 def division_lines(comparison: Comparison) -> tuple[str, ...]:
