@@ -220,7 +220,7 @@ class _Making:
         else:
             refuse_too_short(asked, took_s + pass_s * LEAST_PASSES_EACH)
         pass_s = launch.train(runs, seconds, f"{comparison.seed}/{number}")
-        start_s += _ended(launch, runs)
+        start_s += launch.end(runs)
         kept = _kept_live(runs, number, len(lost), self.folder)
         kept = [run.replace(alone_start_s=starts.get(run.arm)) for run in kept]
         comparison = self._with_runs(comparison, [*lost, *kept])
@@ -238,7 +238,7 @@ class _Making:
         start_s = time.monotonic() - began
         seconds = _phase_s(comparison, self.spent_s())
         launch.train(runs, seconds, f"{comparison.seed}/{number}")
-        start_s += _ended(launch, runs)
+        start_s += launch.end(runs)
         # All or none: an arm that a later call ran alone would be no pair of these.
         kept = _kept_live(runs, number, len(comparison.runs), self.folder)
         comparison = self._with_runs(comparison, kept)
@@ -268,13 +268,6 @@ def _phase_s(comparison: Comparison, spent_s: float) -> float:
     left = max(1, division.launches - len(launches_of(comparison).final))
     starts_s = (left - 1) * division.start_s
     return max(0.0, (comparison.asked.budget_s - spent_s - starts_s) / left)
-
-
-def _ended(launch: LiveLaunch, runs: Sequence[LiveRun]) -> float:
-    """End them; returns the seconds that it took."""
-    began = time.monotonic()
-    launch.end(runs)
-    return time.monotonic() - began
 
 
 def _kept_live(runs: Sequence[LiveRun], number: int, begun: int, folder: Path) -> list[Run]:

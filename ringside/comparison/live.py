@@ -255,8 +255,8 @@ class LiveLaunch:
             self.observer.passes(number, max(LEAST_PASSES_EACH, planned))
         return (time.monotonic() - begun) / max(1, number)
 
-    def end(self, runs: Sequence[LiveRun]) -> None:
-        """End trainings at once, behind the update that each has reached, and wait for it."""
+    def end(self, runs: Sequence[LiveRun]) -> float:
+        """End trainings at once, behind the update that each has reached; seconds that it took."""
         began = time.monotonic()
         ending = [run for run in runs if run.alive]
         for run in ending:
@@ -265,8 +265,10 @@ class LiveLaunch:
         while any(run.alive for run in ending):
             time.sleep(START_POLL_S)
             self.interrupts.raise_noted()
+        seconds = time.monotonic() - began
         for run in ending:
-            run.active_s += time.monotonic() - began
+            run.active_s += seconds
+        return seconds
 
 
 def pass_seconds(runs: Sequence[LiveRun]) -> float:
