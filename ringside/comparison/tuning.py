@@ -142,9 +142,24 @@ def _untuned(comparison: Comparison) -> Comparison:
 
 
 def _with_best(comparison: Comparison) -> Comparison:
-    """The best setting of each arm that is not passed over becomes an arm of its own."""
+    """The best setting of each arm that is not passed over becomes arms of all sizes."""
     for arm in arms_to_tune(comparison):
-        comparison = _with_tuned_arms(comparison, arm, best_of(_tried(comparison, arm, left=True)))
+        best = best_of(_tried(comparison, arm, left=True))
+        if best is None:
+            continue
+        chosen, group = _as_trial(arm, best.changes).label, f"{arm.group} tuned"
+        trials = tuple(
+            one.replace(chosen=one.arm.label == chosen) if one.tuned_from == arm.label else one
+            for one in comparison.trials
+        )
+        tuned = [
+            with_changes(other, best.changes).replace(
+                label=f"{group} ×{other.replicas}", group=group, tuned_from=other.label
+            )
+            for other in comparison.arms
+            if best.changes and other.group == arm.group
+        ]
+        comparison = comparison.replace(trials=trials, arms=(*comparison.arms, *tuned))
     return comparison
 
 
@@ -185,27 +200,6 @@ def _as_trial(arm: Arm, changes: Changes) -> Arm:
         return arm
     typed = ":".join(f"{name}={value}" for name, value in changes.items())
     return with_changes(arm, changes).replace(label=f"{arm.label} with {typed}")
-
-
-def _with_tuned_arms(comparison: Comparison, arm: Arm, best: Tried | None) -> Comparison:
-    """Mark the best trial. If it changes the arm, add arms with its settings at all sizes."""
-    if best is None:
-        return comparison
-    chosen = _as_trial(arm, best.changes).label
-    trials = tuple(
-        trial.replace(chosen=trial.arm.label == chosen) if trial.tuned_from == arm.label else trial
-        for trial in comparison.trials
-    )
-    tuned = []
-    for other in comparison.arms:
-        if best.changes and other.group == arm.group:
-            group = f"{arm.group} tuned"
-            tuned.append(
-                with_changes(other, best.changes).replace(
-                    label=f"{group} ×{other.replicas}", group=group, tuned_from=other.label
-                )
-            )
-    return comparison.replace(trials=trials, arms=(*comparison.arms, *tuned))
 
 
 def candidates(arm: Arm, *, gpus: bool, hosts: bool = False) -> list[tuple[str, KnobValue]]:
