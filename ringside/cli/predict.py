@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich import box
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from ringside.cli.common import OutputFolder, new_folder
 from ringside.predict.prediction import LARGEST, Prediction, predict
+from ringside.report.blocks import Cell, Table, heads
 from ringside.report.source import RESULTS, naming, read_results
-from ringside.stats.figure import Figure
+from ringside.report.terminal import rich_table
+from ringside.report.words import between
 from ringside_core.specs import Communication, RefusalError, write_whole
-from ringside_core.text import decimals_for, is_whole_number, number, percent
+from ringside_core.text import is_whole_number, number, percent
 
 DOCUMENT = "communication.json"
 SIZES = "4,16,64,256"
@@ -86,7 +86,7 @@ def command(
     place = new_folder(output, name or f"predict-{datetime.now():%Y%m%d-%H%M%S}")
     write_whole(place / "prediction.json", prediction.to_json())
     console = Console(width=None if sys.stdout.isatty() else 100)
-    console.print(table_of(prediction))
+    console.print(rich_table(table_of(prediction)))
     console.print(Text(NOTE))
     for reason in {step.reason for stack in stacks for step in stack.steps_ms.values()} - {""}:
         console.print(Text(f"There is no interval: {reason}."))
@@ -97,28 +97,20 @@ def command(
 
 def table_of(prediction: Prediction) -> Table:
     """The measured steps of each stack, then the predicted ones."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("Stack", overflow="fold")
-    for column in ("Replicas", "Step, ms [95 %]", "Examples/s", "Efficiency", "Unseen"):
-        table.add_column(column, justify="right")
+    rows = []
     for stack in prediction.stacks:
         measured = {1: stack.alone_ms, stack.known_replicas: stack.known_ms}
-        rows = [(count, ms, "(measured)", "") for count, ms in measured.items()]
+        steps = [(count, ms, "(measured)", "") for count, ms in measured.items()]
         for count, step_ms in stack.steps_ms.items():
-            unseen = percent(stack.unseen_share(count))
-            rows.append((count, step_ms.value or 0.0, _interval(step_ms), unseen))
-        for count, ms, beside, unseen in rows:
+            ms, within = step_ms.value or 0.0, step_ms.interval
+            beside = between(within, ms) if within else "(no interval)"
+            steps.append((count, ms, beside, percent(stack.unseen_share(count))))
+        for count, ms, beside, unseen in steps:
             rate = number(1000 * count * stack.batch / ms)
             cells = (f"{count:,}", f"{number(ms)} {beside}", rate, percent(stack.efficiency(ms)))
-            table.add_row(Text(stack.label), *map(Text, cells), unseen)
-    return table
-
-
-def _interval(step_ms: Figure) -> str:
-    if step_ms.interval is None:
-        return "(no interval)"
-    places = decimals_for(step_ms.value or 0.0)
-    return f"[{number(step_ms.interval.low, places)}, {number(step_ms.interval.high, places)}]"
+            rows.append(tuple(map(Cell, (stack.label, *cells, unseen))))
+    columns = heads("<Stack | Replicas | Step, ms [95 %] | Examples/s | Efficiency | Unseen")
+    return Table(columns, tuple(rows))
 
 
 def _sizes(text: str) -> list[int]:
