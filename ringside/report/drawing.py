@@ -196,15 +196,12 @@ def plot(
 
 def _svg(figure: "Figure", *, name: str, label: str) -> str:
     """The figure as one <svg> element; the name stands before every id, the label is read aloud."""
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-
     stream = io.StringIO()
-    canvas: Any = FigureCanvasSVG(figure)
-    canvas.print_svg(stream)
+    none = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+    figure.savefig(stream, format="svg", metadata=none)
     svg = stream.getvalue()
     svg = svg[svg.index("<svg") :].strip()
     svg = re.sub(r"<!--.*?-->\s*", "", svg, flags=re.DOTALL)
-    svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
     # Its style sheet would hold for the whole page; report.css says the same for plots only.
     svg = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>\s*", "", svg, flags=re.DOTALL)
     svg = re.sub(r"<[^>]*>", lambda tag: _tag(tag[0], name), svg)
