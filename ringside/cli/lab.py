@@ -9,6 +9,7 @@ from rich.table import Table
 from ringside.lab.lab import CONGESTION_CONTROL, Lab, left_behind, names, take_down
 from ringside.lab.link import format_rate
 from ringside.lab.names import lab_of
+from ringside.lab.share import overbooked
 from ringside_core.specs import RefusalError
 
 Name = Annotated[
@@ -101,7 +102,7 @@ def mend(host: HostName) -> None:
 
 def _show(lab: Lab) -> None:
     limit = "a limit for each host" if lab.limited else "not limited: no cgroup cpu"
-    if lab.overbooked:
+    if overbooked(lab.hosts):
         limit = "more than the machine has, so the speed of a host depends on the others"
     table = Table(
         title=f"lab {lab.name} on {lab.interface}, this machine is {lab.head_address}",

@@ -13,6 +13,7 @@ from ringside.lab.command import check_machine
 from ringside.lab.link import parse_rate
 from ringside.lab.names import LABS, MOST_HOSTS, LabHost, check_name, folder_of, interface_of
 from ringside_core.specs import Document, Noun, RefusalError, write_whole
+from ringside_core.text import listed
 
 STATE = "state.json"
 # The default of Linux, and so of most clusters. What this machine has is not used: some cloud
@@ -52,11 +53,6 @@ class Lab(Document):
         """The name of the link's interface: on every host, and on this machine."""
         return interface_of(self.name)
 
-    @property
-    def overbooked(self) -> bool:
-        """Whether its hosts are promised more CPU time than the cores have."""
-        return share.overbooked(self.hosts)
-
     @classmethod
     def up(
         cls,
@@ -94,7 +90,7 @@ class Lab(Document):
             if left := leftovers(name):
                 raise RefusalError(
                     "A lab of that name is already up, or has left something behind.",
-                    received=f"{name}: {_few(left)}",
+                    received=f"{name}: {listed(left, limit=3)}",
                     advice=f"Take it down first: ringside lab down --name {name}",
                 )
             third = link.free_subnet(link.routes())
@@ -136,7 +132,7 @@ class Lab(Document):
         if left and not (path.is_file() and processes.namespaces(name)):
             raise RefusalError(
                 "The lab of that name is not whole.",
-                received=f"{name}: {_few(left)}",
+                received=f"{name}: {listed(left, limit=3)}",
                 advice=f"Remove the rest: ringside lab down --name {name}",
             )
         if not left:
@@ -251,10 +247,6 @@ def leftovers(name: str) -> list[str]:
     if folder_of(name).exists():
         found.append(str(folder_of(name)))
     return found
-
-
-def _few(left: list[str]) -> str:
-    return ", ".join(left[:3]) + (", …" if len(left) > 3 else "")
 
 
 def _remove(name: str) -> None:
