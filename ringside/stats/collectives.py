@@ -10,8 +10,6 @@ from ringside.stats.figure import Figure, Interval, mean_with_interval
 from ringside_core.specs import RefusalError, RunSpec, Timing
 from ringside_core.specs.options import HorovodOptions
 
-ELEMENT_BYTES = {"float32": 4, "float64": 8}
-
 
 def seconds_of(timing: Timing) -> Figure:
     """Mean seconds over the ranks and repetitions, with the interval over the repetitions.
@@ -96,5 +94,5 @@ def wire_bytes(gradient_bytes: int, spec: RunSpec) -> int:
     """
     options = spec.options
     if isinstance(options, HorovodOptions) and options.compression == "fp16":
-        return gradient_bytes * 2 // ELEMENT_BYTES[spec.precision]
+        return gradient_bytes * 2 // np.dtype(spec.precision).itemsize
     return gradient_bytes
