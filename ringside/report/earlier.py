@@ -5,7 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ringside.report.source import RESULTS, read_comparison
-from ringside.report.words import span_of, times
+from ringside.report.words import ratio_words
 from ringside.stats.side_by_side import SideBySide, side_by_side
 from ringside.stats.summary import summarize
 from ringside_core.specs import Comparison, RefusalError
@@ -78,14 +78,14 @@ def _contradiction(two: SideBySide) -> str:
         then, today = before.pair_of(*names).ratio, now.pair_of(*names).ratio
     except RefusalError:
         return ""  # an arm was not comparable then
-    if then.value is None or then.interval is None or today.interval is None:
+    if then.interval is None or today.interval is None:
         return ""
     if then.interval.low <= today.interval.high and today.interval.low <= then.interval.high:
         return ""
     ago = duration(two.now.created_unix_s - two.before.created_unix_s)
     text = (
-        f"{CONTRADICTION}{two.before.name}, {ago} before, found {times(then.value, then.interval)} "
-        f"{span_of(then)} for {names[0]} ÷ {names[1]}."
+        f"{CONTRADICTION}{two.before.name}, {ago} before, found {ratio_words(then)} "
+        f"for {names[0]} ÷ {names[1]}."
     )
     serial = two.serial
     if serial is not None and serial.before.value and serial.now.value:

@@ -10,7 +10,7 @@ from ringside.report.blocks import Block, Bullets, Cell, Section, Table, Text, h
 from ringside.report.terminal import rich_table
 from ringside.report.words import (
     NOTHING,
-    span_of,
+    ratio_words,
     span_or_none,
     times,
     why_no_interval,
@@ -128,18 +128,11 @@ def _unknown(two: SideBySide) -> list[str]:
 
 
 def _listed(changes: Sequence[Change]) -> str:
-    return ", ".join(f"{one.label} {_ratio(one)}" for one in changes)
+    return ", ".join(f"{one.label} {ratio_words(one.ratio)}" for one in changes)
 
 
 def _counted(changes: Sequence[Change], word: str) -> str:
     return f"{plural(len(changes), 'arm')} {word}: {_listed(changes)}." if changes else ""
-
-
-def _ratio(change: Change) -> str:
-    value, within = change.ratio.value, change.ratio.interval
-    if value is None:
-        return NOTHING
-    return f"{times(value, within)} {span_of(change.ratio)}".rstrip()
 
 
 def _circumstances(two: SideBySide) -> Section:
@@ -172,8 +165,8 @@ def _notes(two: SideBySide) -> list[str]:
     serial = two.serial
     if serial is not None:
         notes.append(
-            f"{serial.label}, which is not distributed, is now {_ratio(serial)} as fast. "
-            "The reason is the machine, TensorFlow or the time of day; the change is taken out of "
+            f"{serial.label}, which is not distributed, is now {ratio_words(serial.ratio)} as fast."
+            " The reason is the machine, TensorFlow or the time of day; the change is taken out of "
             "the other arms."
         )
     else:

@@ -58,6 +58,13 @@ def span_of(ratio: Figure) -> str:
     return f"[{ratio.interval.low:.{places}f}, {ratio.interval.high:.{places}f}]"
 
 
+def ratio_words(ratio: Figure) -> str:
+    """A ratio with its interval, if it has one: `1.31× [1.22, 1.41]`."""
+    if ratio.value is None:
+        return NOTHING
+    return f"{times(ratio.value, ratio.interval)} {span_of(ratio)}".rstrip()
+
+
 def span_or_none(ratio: Figure) -> str:
     """The interval of a ratio for a cell; without an interval, the number of launches."""
     if ratio.value is None:

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 from ringside.report.ranking import family_of, ranked
-from ringside.report.words import said, span_of, times
+from ringside.report.words import ratio_words, said, span_of, times
 from ringside.stats.contest import Contest
 from ringside.stats.figure import Interval
 from ringside.stats.final import CHANCE, Pair
@@ -210,11 +210,11 @@ def loses(summary: Summary, row: ArmRow) -> bool:
 def against_serial(summary: Summary, row: ArmRow) -> str:
     """How an arm compares with the run without distribution; empty: there is none."""
     pair = _beside_serial(summary, row)
-    if pair is None or pair.ratio.value is None:
+    if pair is None:
         return ""
-    much = times(pair.ratio.value, pair.ratio.interval)
+    much = ratio_words(pair.ratio)
     if pair.ratio.interval is None:
         return f"Against {pair.second}: {much}; {pair.ratio.reason}."
     if loses(summary, row):
-        return f"Slower than {pair.second}, without distribution: {much} {span_of(pair.ratio)}."
-    return f"Against {pair.second}: {much} {span_of(pair.ratio)}, {pair.word}."
+        return f"Slower than {pair.second}, without distribution: {much}."
+    return f"Against {pair.second}: {much}, {pair.word}."

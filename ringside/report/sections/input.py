@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from ringside.report.blocks import Block, Bullets, Cell, Heading, Section, Table, Text, heads
 from ringside.report.ranking import ratio_cell
 from ringside.report.sections.proof import NOT_COMPARABLE
-from ringside.report.words import NOTHING, span_of, times, with_interval
+from ringside.report.words import NOTHING, ratio_words, with_interval
 from ringside.stats.figure import Figure
 from ringside.stats.final import Pair
 from ringside.stats.inputs import InputStudy, input_study
@@ -59,17 +59,17 @@ def input_lines(comparison: Comparison, study: InputStudy, summary: Summary) -> 
         found.append(f"What the input costs is not known: {gain.reason or 'it did not run'}.")
     elif gain.interval.low > MATTERS:
         found.append(
-            f"The input holds the training back: with its data in memory it is {_times(gain)} as "
-            f"fast. {part}"
+            f"The input holds the training back: with its data in memory it is {ratio_words(gain)} "
+            f"as fast. {part}"
         )
     elif gain.interval.high < MATTERS:
         most = percent(max(0.0, gain.interval.high - 1))
         found.append(f"The input is not the matter: in memory nothing gains more than {most}.")
     else:
-        found.append(f"Cannot tell whether the input holds the training back: {_times(gain)}.")
+        found.append(f"Cannot tell whether the input holds the training back: {ratio_words(gain)}.")
     for arm in study.changed:
         if arm.label in study.faster and _same(summary, arm):
-            gains = _times(study.ratios[arm.label])
+            gains = ratio_words(study.ratios[arm.label])
             found.append(f"What helps most and is certified: {arm.settings.input}, {gains}.")
             break
     return found
@@ -79,7 +79,7 @@ def lines_to_write(study: InputStudy, summary: Summary) -> tuple[tuple[str, str]
     """Each change that makes it faster, and its line."""
     return tuple(
         (
-            f"{arm.settings.input}: {_times(study.ratios[arm.label])}"
+            f"{arm.settings.input}: {ratio_words(study.ratios[arm.label])}"
             f"{'' if _same(summary, arm) else '; not certified'}.",
             CHANGES[arm.settings.input].line,
         )
@@ -128,10 +128,6 @@ def _parts(study: InputStudy) -> dict[str, Arm]:
         "as written": study.base,
     }
     return {name: arm for name, arm in named.items() if arm is not None}
-
-
-def _times(ratio: Figure) -> str:
-    return "" if ratio.value is None else f"{times(ratio.value, ratio.interval)} {span_of(ratio)}"
 
 
 def _same(summary: Summary, arm: Arm) -> bool:

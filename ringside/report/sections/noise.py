@@ -2,7 +2,7 @@
 
 from ringside.report.blocks import Block, Cell, Heading, Section, Table, Terms, heads
 from ringside.report.sections.machine import beside_line
-from ringside.report.words import span_or_none, times
+from ringside.report.words import ratio_words
 from ringside.stats.division import division_lines, measured_share
 from ringside.stats.rounds import fixed_computation_ms
 from ringside.stats.summary import Summary
@@ -31,7 +31,7 @@ def noise_line(summary: Summary) -> str:
     text = f"{_twice(summary)} against itself: "
     if floor.ratio.value is None or floor.ratio.interval is None:
         return f"{text}{floor.ratio.reason}."
-    text += f"{times(floor.ratio.value, floor.ratio.interval)} {span_or_none(floor.ratio)}"
+    text += ratio_words(floor.ratio)
     if floor.ratio.covers(1):
         return f"{text}."
     return f"{text}, which leaves out 1: one of twenty does by chance."
