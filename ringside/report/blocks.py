@@ -3,8 +3,7 @@
 HTML, Markdown and terminal show the same cells, so they cannot tell different stories.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 Tone = Literal["", "won", "tie", "empty"]
@@ -52,14 +51,6 @@ class Table:
     head: int = 0  # the column that names the rows
 
 
-class Caveat(NamedTuple):
-    """A reason to be careful, computed from the records, and what to do about it."""
-
-    what: str
-    advice: str
-    section: str = ""  # of the page, to which the advice leads
-
-
 @dataclass(frozen=True)
 class Heading:
     """A heading within a section."""
@@ -74,17 +65,20 @@ class Text:
     text: str
 
 
+class Caveat(NamedTuple):
+    """A reason to be careful, computed from the records, and what to do about it."""
+
+    what: str
+    advice: str = ""
+    section: str = ""  # of the page, to which the advice leads
+
+
 @dataclass(frozen=True)
 class Bullets:
-    """Sentences in a list; the second part of each says what to do.
+    """Sentences in a list, each with its advice."""
 
-    Attributes:
-        links: for a second part, the section of the page to which it leads.
-    """
-
-    items: tuple[tuple[str, str], ...]
+    items: tuple[Caveat, ...]
     label: str = ""
-    links: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,7 @@ def rendered_block(block: Block) -> Iterator[str]:
             terms = ((escaped(term), escaped(meaning)) for term, meaning in block.items)
             yield "\n".join(f"- **{term}**: {meaning}" for term, meaning in terms)
         case Bullets():
-            yield "\n".join(f"- {escaped(f'{what} {advice}')}" for what, advice in block.items)
+            yield "\n".join(f"- {escaped(f'{what} {advice}')}" for what, advice, _ in block.items)
         case Output():
             yield from _output(block)
         case Picture():

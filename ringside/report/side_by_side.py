@@ -6,7 +6,7 @@ from pathlib import Path
 from rich.table import Table as RichTable
 from rich.text import Text as RichText
 
-from ringside.report.blocks import Block, Bullets, Cell, Section, Table, Text, heads
+from ringside.report.blocks import Block, Bullets, Caveat, Cell, Section, Table, Text, heads
 from ringside.report.terminal import rich_table
 from ringside.report.words import (
     NOTHING,
@@ -146,10 +146,9 @@ def _circumstances(two: SideBySide) -> Section:
 
 
 def _arms(two: SideBySide) -> Section:
-    notes = [(one, "") for one in _notes(two)]
     blocks: list[Block] = [changes_table(two)]
     blocks += [Text(why_not)] if (why_not := _why_no_interval(two)) else []
-    blocks += [Bullets(tuple(notes)), Text(HOW)]
+    blocks += [Bullets(tuple(map(Caveat, _notes(two)))), Text(HOW)]
     bad = any(one.regression or one.certificate == "lost" for one in two.changes)
     return Section(
         "arms", "Faster or slower?", "Arms", summary_of(two), tuple(blocks), sure=not bad

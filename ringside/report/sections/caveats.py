@@ -400,7 +400,5 @@ def caveats_section(careful: Sequence[Caveat]) -> Iterator[Section]:
     """All reasons to be careful; no section if there is none."""
     if careful:
         answer = f"{plural(len(careful), 'reason')} to be careful, each with what to do about it."
-        items = tuple((one.what, one.advice) for one in careful)
-        links = {one.advice: one.section for one in careful if one.section}
-        blocks = (Bullets(items, "caveats", links),)
+        blocks = (Bullets(tuple(careful), "caveats"),)
         yield Section("caveats", "Know before you decide", "Caveats", answer, blocks)

@@ -2,7 +2,17 @@
 
 from collections.abc import Iterator
 
-from ringside.report.blocks import Block, Bullets, Cell, Heading, Section, Table, Text, heads
+from ringside.report.blocks import (
+    Block,
+    Bullets,
+    Caveat,
+    Cell,
+    Heading,
+    Section,
+    Table,
+    Text,
+    heads,
+)
 from ringside.report.ranking import ratio_cell
 from ringside.report.sections.proof import NOT_COMPARABLE
 from ringside.report.words import NOTHING, ratio_words, with_interval
@@ -30,7 +40,7 @@ def input_section(comparison: Comparison, summary: Summary) -> Iterator[Section]
         changes_table(study, summary),
     ]
     if lines := lines_to_write(study, summary):
-        blocks += [Heading("The lines to change"), Bullets(lines)]
+        blocks += [Heading("The lines to change"), Bullets(tuple(Caveat(*line) for line in lines))]
     blocks.append(Text(NOTE))
     answer = " ".join(input_lines(comparison, study, summary))
     yield Section("input", "Does the training wait for its data?", "Input", answer, tuple(blocks))
