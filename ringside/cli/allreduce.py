@@ -118,7 +118,7 @@ def command(
     document = folder / "communication.json"
     typed = shlex.join(["ringside", *sys.argv[1:]])
     measured = measure_stacks(names, chosen, place, seconds, folder=folder, command=typed)
-    with telling(console, lambda: f"done so far: {document}"), console.status("timing…"):
+    with telling(console, f"done so far: {document}"), console.status("timing…"):
         for communication in measured:
             # Written after each stack, so that a later failure loses nothing.
             write_whole(document, communication.to_json())

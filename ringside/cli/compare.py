@@ -164,7 +164,7 @@ def command(
     chosen, facts = on_hosts(chosen, output)
     folder = new_folder(output, name or default_name(spec))
     with only_one(folder):
-        with telling(console, lambda: NOTHING_YET):
+        with telling(console, NOTHING_YET):
             comparison = begin(
                 console,
                 chosen,
@@ -185,10 +185,10 @@ def command(
 def _finish(console: Console, comparison: Comparison, folder: Path, *, began: float) -> None:
     """Go on to the end, and write the report. If stopped, say how to go on."""
     resume = shlex.join(["ringside", "compare", "--resume", str(folder)])
-    with telling(console, lambda: f"go on with: {resume}"):
+    with telling(console, f"go on with: {resume}"):
         comparison = go_on(console, comparison, folder)
     again = shlex.join(["ringside", "report", str(folder)])
-    with telling(console, lambda: f"all runs are made; write the report with: {again}"):
+    with telling(console, f"all runs are made; write the report with: {again}"):
         _report(console, comparison, folder, seconds=time.monotonic() - began)
 
 

@@ -16,7 +16,7 @@ from ringside.cli.stopping import NOTHING_YET, telling
 from ringside.comparison.arms import with_changes
 from ringside.comparison.budget import parse_duration
 from ringside.comparison.choose import begin, choose_arms
-from ringside.comparison.experiment import RESULTS, keep
+from ringside.comparison.experiment import keep
 from ringside.comparison.stages import go_on
 from ringside.stats.inputs import input_study
 from ringside.stats.summary import summarize
@@ -66,35 +66,27 @@ def command(
     arms = (base, *(_labelled(arm, f"serial:input={arm.settings.input}") for arm in changed))
     folder = new_folder(output, name or f"input-{default_name(spec)}")
     resume = shlex.join(["ringside", "compare", "--resume", str(folder)])
-    with (
-        only_one(folder),
-        telling(
-            console,
-            lambda: f"go on with: {resume}" if (folder / RESULTS).is_file() else NOTHING_YET,
-        ),
-    ):
-        comparison = begin(
-            console,
-            replace(chosen, arms=arms),
-            facts={},
-            folder=folder,
-            command=shlex.join(["ringside", *sys.argv[1:]]),
-            asked=asked,
-            seed=1,
-            deadline_s=120.0,
-            verify=verify,
-            why=False,
-            live=True,
-            trials_each=0,
-        )
-        plain = tuple(arm for arm in comparison.arms if not arm.twin_of)
-        without = (
-            _labelled(base, "serial without input").replace(ablation="no_input"),
-            _labelled(base, "serial without training").replace(ablation="no_training"),
-        )
-        comparison = comparison.replace(arms=(*plain, *without), stages=stages)
-        keep(comparison, folder)
-        comparison = go_on(console, comparison, folder)
+    with only_one(folder):
+        with telling(console, NOTHING_YET):
+            comparison = begin(
+                console,
+                replace(chosen, arms=arms),
+                facts={},
+                folder=folder,
+                command=shlex.join(["ringside", *sys.argv[1:]]),
+                asked=asked,
+                seed=1,
+                verify=verify,
+            )
+            plain = tuple(arm for arm in comparison.arms if not arm.twin_of)
+            without = (
+                _labelled(base, "serial without input").replace(ablation="no_input"),
+                _labelled(base, "serial without training").replace(ablation="no_training"),
+            )
+            comparison = comparison.replace(arms=(*plain, *without), stages=stages)
+            keep(comparison, folder)
+        with telling(console, f"go on with: {resume}"):
+            comparison = go_on(console, comparison, folder)
         _report(console, comparison, folder, seconds=time.monotonic() - began)
 
 

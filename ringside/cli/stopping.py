@@ -3,7 +3,7 @@
 import contextlib
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -47,16 +47,16 @@ def ending_on_signals() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def telling(console: "Console", how_to_go_on: Callable[[], str]) -> Iterator[None]:
+def telling(console: "Console", how_to_go_on: str) -> Iterator[None]:
     """Say how to go on if a command is stopped or cannot write."""
     try:
         yield
     except (KeyboardInterrupt, SystemExit) as error:
-        _say(console, f"stopped; {how_to_go_on()}")
+        _say(console, f"stopped; {how_to_go_on}")
         code = error.code if isinstance(error, SystemExit) else 128 + signal.SIGINT
         raise Stopped(code) from None
     except OSError:
-        _say(console, how_to_go_on())
+        _say(console, how_to_go_on)
         raise
 
 

@@ -180,8 +180,8 @@ def begin(
     *,
     facts: dict[str, HostFacts],
     folder: Path,
-    why: bool,
-    live: bool,
+    why: bool = False,
+    live: bool = True,
     **asked: Any,
 ) -> Comparison:
     """Write a comparison to disk, with the arms that can run here and no runs yet.

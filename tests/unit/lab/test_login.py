@@ -7,7 +7,6 @@ import pytest
 
 from ringside.lab import lab, login, names
 from ringside.lab.login import names_in, with_block, without_block, write_hosts
-from ringside.lab.names import LabHost
 from ringside_core.specs import RefusalError
 from tests.unit.lab.test_names import host
 

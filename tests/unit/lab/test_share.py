@@ -6,7 +6,6 @@ import pytest
 
 from ringside.lab import share
 from ringside.lab.host import end_all, refuse_on_a_host
-from ringside.lab.names import LabHost
 from ringside_core.specs import RefusalError
 from tests.unit.lab.test_names import host
 
