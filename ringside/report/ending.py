@@ -21,7 +21,7 @@ def next_step(summary: Summary, comparison: Comparison, folder: str) -> str:
     if any(row.not_completed for row in summary.arms):
         return f"read why runs were lost: {folder}/report.html#failures"
     headline = headline_of(comparison, summary)
-    if headline is None:
+    if headline.word == "no arm":
         if all(row.certificate is None for row in summary.arms):
             return "the same command without --no-verify, because only certified arms are ranked"
         return "see where the arms depart from the serial run: ringside verify --explain"

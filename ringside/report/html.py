@@ -69,12 +69,12 @@ def ranges(text: str) -> Markup:
     return Markup("").join(part if index % 2 else breaks(part) for index, part in enumerate(parts))
 
 
-def forest_of(headline: Headline | None) -> str:
+def forest_of(headline: Headline) -> str:
     """Ratio and interval as SVG, on a logarithmic axis; the stroke at 1 means equal arms.
 
     A headline without an interval has no picture.
     """
-    if headline is None or not headline.ratio or not headline.interval:
+    if not headline.ratio or not headline.interval:
         return ""
     interval = headline.interval
     low = math.log(min(1.0, interval.low))

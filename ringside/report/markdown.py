@@ -27,9 +27,7 @@ def render_markdown(view: View) -> str:
     parts = [
         f"# {escaped(view.title)}",
         escaped(view.lead),
-        f"**{escaped(view.headline.line)}**"
-        if view.headline
-        else "**No comparable arm has a throughput.**",
+        f"**{escaped(view.headline.line)}**",
         "\n".join(f"- {escaped(f'{question}: {answer}')}" for question, answer, _ in view.facts),
         "Plots are in [report.html](report.html).",
     ]

@@ -82,11 +82,11 @@ def _short_label(row: ArmRow) -> str:
 def _below(comparison: Comparison, summary: Summary) -> Text:
     """Who wins and how sure; what is proved; what is not ranked, did not run, was lost."""
     text = Text()
-    if headline := headline_of(comparison, summary):
-        text.append(plain(headline.sentence), style="bold")
-        text.append(plain(f" {headline.evidence}".rstrip()))
-        beside = plain(f" {headline.against_serial}".rstrip())
-        text.append(beside + "\n", style="bold" if headline.loses else "")
+    headline = headline_of(comparison, summary)
+    text.append(plain(headline.sentence), style="bold")
+    text.append(plain(f" {headline.evidence}".rstrip()))
+    beside = plain(f" {headline.against_serial}".rstrip())
+    text.append(beside + "\n", style="bold" if headline.loses else "")
     for title, line in (
         ("Same arithmetic?", proof_answer(summary)),
         ("Noise floor", noise_line(summary)),

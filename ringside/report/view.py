@@ -43,7 +43,7 @@ class View:
     summary: Summary
     title: str
     lead: str
-    headline: Headline | None  # who wins
+    headline: Headline  # who wins
     facts: tuple[tuple[str, str, bool], ...]  # question, answer, whether one may rely on it
     breakdown: Breakdowns | None  # parts of a step, for the plot too
     timeline: Timeline | None  # likewise
@@ -65,11 +65,10 @@ def view_of(comparison: Comparison, folder: Path | None = None, *, digest: str =
     breakdown = breakdowns_of(comparison, summary)
     noise, proof = noise_section(comparison, summary), proof_section(summary)
     headline = headline_of(comparison, summary)
-    first = headline.sentence if headline else "No comparable arm has a throughput."
     drill = beside(Drill, folder, DRILL)
     timeline = beside(Timeline, folder, TIMELINE)
     sections = (  # in the order in which a reader asks
-        verdicts_section(summary, first),
+        verdicts_section(summary, headline.sentence),
         *choice_section(comparison, summary, headline, drill),
         *caveats_section(caveats(comparison, summary)),
         proof,

@@ -39,7 +39,7 @@ def test_arms_have_what_the_report_says(result: Result) -> None:
             assert (shown.low, shown.high) == (rate.interval.low, rate.interval.high)
         assert shown.not_comparable_because == row.not_comparable_because
         assert shown.certified == (row.certificate is not None and row.certificate.passed)
-    assert result.headline.startswith(bout_view().headline.sentence)  # type: ignore[union-attr]
+    assert result.headline.startswith(bout_view().headline.sentence)
 
 
 def test_pairs_and_runs_are_all_there(result: Result) -> None:

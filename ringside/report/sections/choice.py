@@ -32,7 +32,7 @@ HOUR_S = 3600.0
 
 
 def choice_section(
-    comparison: Comparison, summary: Summary, headline: Headline | None, drill: Drill | None
+    comparison: Comparison, summary: Summary, headline: Headline, drill: Drill | None
 ) -> Iterator[Section]:
     """The arms of the largest size and serial; nothing, where no two of them are ranked.
 
@@ -45,7 +45,7 @@ def choice_section(
     rows = ranked(summary)
     size = max((row.arm.replicas for row in rows), default=0)
     rows = [row for row in rows if row.arm.replicas == size or row.arm.label == summary.serial]
-    if headline is None or len(rows) < 2:
+    if len(rows) < 2:
         return
     blocks: list[Block] = [_table(comparison, summary, rows, drill)]
     blocks += [Heading("What upstream maintains (November 2026)"), Terms(UPSTREAM)]

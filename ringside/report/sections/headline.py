@@ -21,12 +21,12 @@ class Headline:
     """What is said of one size."""
 
     size: str  # such as `2 replicas`
-    word: str  # see `Contest`; `one launch` without a final, or `no opponent`
+    word: str  # see `Contest`; `one launch` without a final, `no opponent`, or `no arm`
     sentence: str  # who against whom; it holds ratio and interval
-    evidence: str  # launches, what would help, and whether the two compute the same
-    against_serial: str  # how the faster one compares with the run without distribution
-    ratio: float | None
-    interval: Interval | None
+    evidence: str = ""  # launches, what would help, and whether the two compute the same
+    against_serial: str = ""  # how the faster one compares with the run without distribution
+    ratio: float | None = None
+    interval: Interval | None = None
     loses: bool = False  # that run is faster by the 95 % interval of the two
 
     @property
@@ -40,11 +40,11 @@ class Headline:
         return " ".join(filter(None, (self.sentence, self.evidence, self.against_serial)))
 
 
-def headline_of(comparison: Comparison, summary: Summary) -> Headline | None:
-    """What is said of the largest size; None if no comparable arm has a throughput."""
+def headline_of(comparison: Comparison, summary: Summary) -> Headline:
+    """What is said of the largest size."""
     rows = ranked(summary)
     if not rows:
-        return None
+        return Headline("", "no arm", "No comparable arm has a throughput.")
     contest = summary.contest
     if contest is None:
         return _of_screening(summary, rows)
@@ -94,7 +94,7 @@ def _of_screening(summary: Summary, rows: list[ArmRow]) -> Headline:
 
 def _without(summary: Summary, best: ArmRow, size: int, word: str, text: str) -> Headline:
     beside, lost = against_serial(summary, best), loses(summary, best)
-    return Headline(plural(size, "replica"), word, text, "", beside, None, None, lost)
+    return Headline(plural(size, "replica"), word, text, against_serial=beside, loses=lost)
 
 
 def named(row: ArmRow) -> str:

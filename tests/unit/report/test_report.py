@@ -200,9 +200,8 @@ def test_terminal_table_fits_and_loses_no_digit(width: int) -> None:
     assert first[2].main in text and first[9].main in text  # examples/s and start-up
     assert "needs a TPU: neither TPU_NAME" in " ".join(text.split())
     assert "HorovodInternalError" in text
-    said, headline = " ".join(text.split()), bout_view().headline
-    assert headline
-    for line in (headline.line, *(a for _, a, _ in bout_view().facts)):
+    said = " ".join(text.split())
+    for line in (bout_view().headline.line, *(a for _, a, _ in bout_view().facts)):
         assert line in said
 
 
