@@ -59,7 +59,7 @@ def plots_of(view: View) -> list[Plot]:
 def throughput_plot(summary: Summary, styles: dict[str, Style]) -> Plot:
     """Examples/s of each arm: every run a dot, mean and interval."""
     title = "Throughput of each arm"
-    rows = [row for row in summary.arms if row.throughput]
+    rows = [row for row in summary.arms if row.mean_throughput.value]
     if not rows:
         return Plot("throughput", title, "No run has a throughput.")
     # stable: arms keep their order within a size
@@ -100,8 +100,7 @@ def _set_apart(rows: Sequence[ArmRow]) -> str:
 
 
 def _dots(axes: Any, height: int, row: ArmRow, rates: list[float], style: Style) -> None:
-    spread, mean = row.throughput, row.mean_throughput
-    assert spread is not None
+    spread, mean = row.spreads["throughput_examples_s"], row.mean_throughput
     inner = mean.interval
     bar = height - 0.1
     axes.plot(
@@ -122,8 +121,7 @@ def _dots(axes: Any, height: int, row: ArmRow, rates: list[float], style: Style)
         markeredgecolor=style.color if style.hollow else INK,
         markeredgewidth=1.0 if style.hollow else 0.4,
     )
-    middle = mean.value or spread.value
-    axes.plot([middle] * 2, [bar - 0.22, bar + 0.22], color=INK, linewidth=1.6)
+    axes.plot([mean.value] * 2, [bar - 0.22, bar + 0.22], color=INK, linewidth=1.6)
 
 
 def scaling_plot(summary: Summary, styles: dict[str, Style], scaling: str) -> Plot:
@@ -132,7 +130,7 @@ def scaling_plot(summary: Summary, styles: dict[str, Style], scaling: str) -> Pl
     comparable = [row for row in summary.arms if row.comparable and not row.arm.twin_of]
     groups: dict[str, list[ArmRow]] = {row.arm.group: [] for row in comparable}
     for row in sorted(comparable, key=lambda row: row.arm.replicas):
-        groups[row.arm.group] += [row] if row.throughput else []
+        groups[row.arm.group] += [row] if row.mean_throughput.value else []
     scaled = {group: rows for group, rows in groups.items() if len(rows) > 1}
     if not scaled:
         return Plot("scaling", title, "No comparable arm ran at two numbers of replicas.")

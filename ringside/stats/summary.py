@@ -30,7 +30,6 @@ from ringside.stats.step_times import counted_blocks
 from ringside_core.specs import Arm, Certificate, Comparison, RefusalError, Run
 
 MOST_OF_INPUT = 1.1  # of what the data yield alone; more is another reading than was timed
-NO_BASE = "the comparison has no such arm"
 
 
 @dataclass(frozen=True)
@@ -85,12 +84,6 @@ class ArmRow:
     def comparable(self) -> bool:
         """Whether it is proved to compute the same as the others."""
         return not self.not_comparable_because
-
-    @property
-    def throughput(self) -> Spread | None:
-        """Examples/s, or None if no completed run has it."""
-        spread = self.spreads["throughput_examples_s"]
-        return None if spread.value is None else spread
 
 
 @dataclass(frozen=True)
@@ -198,8 +191,10 @@ def summarize(comparison: Comparison) -> Summary:
         arms=tuple(
             replace(
                 row,
-                against_group=efficiency(row, alone.get(row.arm.group), by_names),
-                against_serial=efficiency(row, serial, by_names),
+                against_group=efficiency(
+                    row, alone.get(row.arm.group), by_names, f"no {row.arm.group} ×1"
+                ),
+                against_serial=efficiency(row, serial, by_names, "no arm without distribution"),
                 of_ceiling=_of_ceiling(row, measured, rows, untrusted),
             )
             for row in ranked
@@ -251,7 +246,7 @@ def _contest(rows: Sequence[ArmRow], pairs: Mapping[frozenset[str], Pair]) -> Co
 
 
 def efficiency(
-    row: ArmRow, base: ArmRow | None, pairs: Mapping[frozenset[str], Pair]
+    row: ArmRow, base: ArmRow | None, pairs: Mapping[frozenset[str], Pair], no_base: str
 ) -> Efficiency:
     """Scaling efficiency, X(N) ÷ X(base) ÷ N, of two comparable arms.
 
@@ -259,9 +254,10 @@ def efficiency(
         row: of the arm.
         base: of the arm that it is measured against; None: the comparison has no such arm.
         pairs: by the labels of the two arms.
+        no_base: says so.
     """
     if base is None:
-        return Efficiency(None, NO_BASE)
+        return Efficiency(None, no_base)
     label, replicas = base.arm.label, row.arm.replicas
     if why_not := _no_efficiency(row, base):
         return Efficiency(None, why_not, base=label)
@@ -404,7 +400,7 @@ def _of_ceiling(
         and (one.arm.replicas, one.arm.settings) == (size, settings)
     ]
     if not ceilings:
-        return Efficiency(None, NO_BASE)
+        return Efficiency(None, "no independent replicas with its settings")
     base = ceilings[0].label
     if row.arm.twin_of or not row.comparable:
         why_not = f"it is {row.arm.twin_of} again" if row.arm.twin_of else "not comparable"

@@ -4,13 +4,11 @@ from ringside.report.blocks import Block, Cell, Heading, Picture, Section, Table
 from ringside.report.ranking import ranked, sizes_of, twins_aside
 from ringside.report.sections.proof import not_comparable
 from ringside.report.sections.tables import (
-    NO_CEILING,
-    NO_SERIAL,
     RATES,
     efficiency_cell,
+    rate_cells,
     results_table,
     steps_table,
-    throughput_cell,
 )
 from ringside.report.words import said, why_no_interval
 from ringside.stats.summary import ArmRow, Summary
@@ -90,21 +88,12 @@ def _efficiencies(rows: list[ArmRow]) -> Table:
     body = tuple(
         (
             Cell(row.arm.label),
-            Cell(str(row.arm.replicas)),
-            throughput_cell(row),
-            efficiency_cell(row.against_group, row, f"no {row.arm.group} ×1"),
-            efficiency_cell(row.against_serial, row, NO_SERIAL),
-            *([efficiency_cell(row.of_ceiling, row, NO_CEILING)] if ceiling else []),
+            *rate_cells(row),
+            *([efficiency_cell(row.of_ceiling, row)] if ceiling else []),
         )
         for row in rows
     )
     return Table(columns, body, label="Scaling efficiency", kind="scaling")
-
-
-def _no_p99(rows: list[ArmRow]) -> str:
-    missing = (row.spreads["step_p99_ms"] for row in rows)
-    reason = next((one.reason for one in missing if one.value is None), "")
-    return "No comparable arm has a p99" + (f": {reason}." if reason else ".")
 
 
 def steps_section(summary: Summary) -> Section:
@@ -120,7 +109,10 @@ def steps_section(summary: Summary) -> Section:
         if known:
             least, best = min(known, key=lambda pair: pair[0])
             lines.append(f"at {plural(size, 'replica')} {number(least)} ms, of {best.arm.label}")
-    aside = twins_aside(summary)
-    answer = f"Lowest p99{aside}: {'; '.join(lines)}." if lines else _no_p99(rows)
+    missing = (row.spreads["step_p99_ms"] for row in rows)
+    reason = next((f": {one.reason}" for one in missing if one.value is None and one.reason), "")
+    answer = f"No comparable arm has a p99{reason}."
+    if lines:
+        answer = f"Lowest p99{twins_aside(summary)}: {'; '.join(lines)}."
     blocks = (Picture("steps"), steps_table(summary))
     return Section("steps", "How even are the steps?", "Step times", answer, blocks)

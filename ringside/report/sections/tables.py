@@ -12,8 +12,6 @@ from ringside.stats.summary import ArmRow, Efficiency, RunRow, Summary
 from ringside_core.text import decimals_for, number, percent, plural
 
 INPUT_BOUND = 0.8  # of what the data yield alone
-NO_SERIAL = "no arm without distribution"
-NO_CEILING = "no independent replicas with its settings"
 RATES = heads(
     "<Arm | Replicas | Examples/s (mean [95 % interval] n) | Efficiency (vs its own ×1) | "
     "Efficiency (vs serial)"
@@ -50,7 +48,7 @@ def target_cell(spread: Spread) -> Cell:
     return spread_cell(spread)
 
 
-def efficiency_cell(value: Efficiency, row: ArmRow, no_base: str) -> Cell:
+def efficiency_cell(value: Efficiency, row: ArmRow) -> Cell:
     """An efficiency with its base, or why there is none."""
     if not row.comparable:
         return Cell(NOT_COMPARABLE)
@@ -59,12 +57,22 @@ def efficiency_cell(value: Efficiency, row: ArmRow, no_base: str) -> Cell:
     if value.base == row.arm.label:
         return Cell("base")
     if value.value is None:
-        return Cell(NOTHING, value.reason if value.base else no_base)
+        return Cell(NOTHING, value.reason)
     span = ""
     if value.interval is not None:
         low, high = (f"{100 * end:.0f}" for end in (value.interval.low, value.interval.high))
         span = f"[{low}, {high}] % "
     return Cell(percent(value.value), f"{span}of {value.base}")
+
+
+def rate_cells(row: ArmRow) -> tuple[Cell, ...]:
+    """The cells of RATES behind the label of the arm."""
+    return (
+        Cell(str(row.arm.replicas)),
+        throughput_cell(row),
+        efficiency_cell(row.against_group, row),
+        efficiency_cell(row.against_serial, row),
+    )
 
 
 def results_table(summary: Summary) -> Table:
@@ -98,10 +106,7 @@ def _result(row: ArmRow, summary: Summary) -> tuple[Cell, ...]:
         note = f"{lost} of {plural(row.started, 'run')} lost"
     return (
         Cell(row.arm.label, note, lost > 0),
-        Cell(str(row.arm.replicas)),
-        throughput_cell(row),
-        efficiency_cell(row.against_group, row, f"no {row.arm.group} ×1"),
-        efficiency_cell(row.against_serial, row, NO_SERIAL),
+        *rate_cells(row),
         spread_cell(spreads["step_time_ms"]),
         target_cell(spreads["time_to_target_s"]),
         spread_cell(spreads["final_quality"]),

@@ -181,7 +181,7 @@ def test_an_efficiency_has_its_unit_and_its_base() -> None:
     (row, *_) = judged().arms
     value = Efficiency(0.871, interval=Interval(0.844, 0.902), base="serial ×9")
 
-    cell = efficiency_cell(value, row, "none")
+    cell = efficiency_cell(value, row)
 
     assert (cell.main, cell.note) == ("87 %", "[84, 90] % of serial ×9")
 
