@@ -3,9 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ringside.stats.answers import words
 from ringside.stats.figure import Figure, geometric_mean_with_interval
-from ringside.stats.final import final_pairs, turned
+from ringside.stats.final import final_pairs, turned, words
 from ringside.stats.rounds import launches_of, why_untrusted
 from ringside.stats.screening import once, ratio_once
 from ringside.stats.step_times import chief_of

@@ -15,9 +15,8 @@ from dataclasses import dataclass, replace
 
 from scipy import stats
 
-from ringside.stats.answers import words
 from ringside.stats.figure import CONFIDENCE, LEAST_LAUNCHES, Figure, Interval
-from ringside.stats.final import Word
+from ringside.stats.final import Word, words
 from ringside.stats.links import congestion_controls, rate_words, same_rate, slowest_bits_per_s
 from ringside.stats.summary import ArmRow, Summary, rates_of, summarize
 from ringside_core.specs import Comparison, MachineFacts, RefusalError

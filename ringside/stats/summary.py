@@ -4,7 +4,6 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ringside.stats.answers import with_words
 from ringside.stats.comparability import (
     FOR_BREAKDOWN,
     arms_by_label,
@@ -16,7 +15,7 @@ from ringside.stats.contest import Contest, contest, sides
 from ringside.stats.epoch_losses import Losses, held_losses
 from ringside.stats.evidence import Answer, replicas_equal, same_rows, worst
 from ringside.stats.figure import Figure, Interval, Spread, geometric_mean_with_interval, spread_of
-from ringside.stats.final import Pair, Sample, Samples, checked, final_pairs, turned
+from ringside.stats.final import Pair, Sample, Samples, checked, final_pairs, turned, with_words
 from ringside.stats.rounds import Launches, launches_of, why_untrusted
 from ringside.stats.run_figures import (
     FIGURES,

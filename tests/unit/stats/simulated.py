@@ -14,11 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
-from ringside.stats.answers import holm
 from ringside.stats.contest import Contest, contest
 from ringside.stats.division import LAUNCH_SCATTER
 from ringside.stats.figure import Figure, Interval
-from ringside.stats.final import Fits, Pair, fit, middle
+from ringside.stats.final import Fits, Pair, fit, holm, middle
 
 LAUNCH = 0.0155  # of log throughput, between launches of one arm: 2.2 % for the ratio of a pair
 BLOCK = 0.02  # between blocks of one launch

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ringside.stats.answers import holm, with_words
 from ringside.stats.figure import geometric_mean_with_interval, mean_with_interval
-from ringside.stats.final import Sample, Samples, final_pairs, fit, middle, turned
+from ringside.stats.final import Sample, Samples, final_pairs, fit, holm, middle, turned, with_words
 from ringside_core.specs import RefusalError
 
 # Eight passes each; the middle half of the ratios of launch k is all RATIOS[k].
