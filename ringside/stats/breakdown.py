@@ -8,7 +8,6 @@ from ringside.stats.figure import Figure, mean_with_interval
 from ringside.stats.rounds import launches_of, why_untrusted
 from ringside.stats.run_figures import throughput_examples_s
 from ringside.stats.step_times import (
-    check_records_agree,
     counted_blocks,
     counted_epochs,
     together_s,
@@ -246,7 +245,6 @@ def _ms_per_batch(runs: Iterable[Run]) -> dict[int, float]:
     for run in runs:
         if not run.outcome.completed:
             continue
-        check_records_agree(run)
         if throughput_examples_s(run).value is None:
             continue
         if run.blocks:
