@@ -272,7 +272,6 @@ def _not_ended(command: str, last: str) -> RefusalError:
 
 
 def _typed(flags: Mapping[str, Any]) -> Iterator[str]:
-    """Flags as they are typed."""
     for name, value in flags.items():
         flag = name.replace("_", "-")
         if value is True or value is False:

@@ -53,7 +53,6 @@ def _checked(console: Console, spec: RunSpec) -> tuple[list[str], bool]:
 
 
 def _asked_lines(spec: RunSpec, number: int, asked: Mapping[str, Any]) -> list[str]:
-    """What a fit asks for."""
     updates = plural(asked["updates"], "update") if asked["updates"] else "updates"
     lines = [
         f"training: {plural(spec.epochs, 'epoch')} of {updates} on {spec.global_batch} rows; "
@@ -70,7 +69,6 @@ def _asked_lines(spec: RunSpec, number: int, asked: Mapping[str, Any]) -> list[s
 
 
 def _trial_lines(found: Certificate) -> list[str]:
-    """What a trial of mirrored ×2 has found."""
     if not found.passed:
         return [f"no certificate: {found.reason}"]
     return [

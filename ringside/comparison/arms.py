@@ -79,7 +79,6 @@ def parse_arms(backends: str, replicas: str) -> tuple[Arm, ...]:
 
 
 def _values(text: str, pairs: list[str]) -> dict[str, str]:
-    """The values after the colons, by name."""
     values: dict[str, str] = {}
     for name, value in map(parse_option, pairs):
         if name in values:

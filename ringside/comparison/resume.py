@@ -100,7 +100,6 @@ def _refuse_changes(comparison: Comparison, machine: MachineFacts) -> None:
 
 
 def _refuse_other_runs(comparison: Comparison, path: Path) -> None:
-    """Refuse runs and trials that do not match their arms."""
     arms = {arm.label: arm for arm in comparison.arms}
     made = [
         (f"runs.{index}.spec", run.spec, comparison.spec_of(arms[run.arm], run.round))

@@ -143,7 +143,6 @@ class Run:
             )
 
     def _ended(self) -> list[Ended]:
-        """The attempts that have ended."""
         lines = (self.folder / FOLDER / SAID).read_text(encoding="utf-8").splitlines()
         return [Ended.model_validate_json(line) for line in lines]
 
