@@ -47,7 +47,6 @@ from ringside_core.specs import (
     Arm,
     Asked,
     Comparison,
-    Placement,
     RefusalError,
     Shared,
     Surroundings,
@@ -167,14 +166,7 @@ def command(
 def _step_s(comparison: Comparison, arm: Arm, folder: Path, executor: Executor) -> float:
     """Seconds that a step of the arm takes without more work, from one run before the rounds."""
     run = run_arm(
-        arm,
-        comparison.spec_of(arm),
-        number=0,
-        position=0,
-        folder=folder,
-        executor=executor,
-        placement=Placement(),
-        place="before",
+        comparison, arm, number=0, position=0, folder=folder, executor=executor, place="before"
     )
     found = throughput_examples_s(run)
     if found.value is None:

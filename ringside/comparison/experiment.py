@@ -147,13 +147,12 @@ class _Making:
         for place, arm in enumerate(due):
             self.observer.start(arm.label)
             run = run_arm(
+                comparison,
                 arm,
-                comparison.spec_of(arm, number),
                 number=number,
                 position=len(comparison.runs),
                 folder=self.folder,
                 executor=self.executor,
-                placement=comparison.placement,
             )
             comparison = self._with_runs(comparison, [run])
             if number == 0:
@@ -298,21 +297,20 @@ def _refuse_changes(comparison: Comparison) -> None:
 
 
 def run_arm(
+    comparison: Comparison,
     arm: Arm,
-    spec: RunSpec,
     *,
     number: int,
     position: int,
     folder: Path,
     executor: Executor,
-    placement: Placement,
     place: str = "runs",
 ) -> Run:
     """Run an arm once, in its own folder."""
-    run_dir = _new_run_dir(folder, place, position, arm)
+    spec, run_dir = comparison.spec_of(arm, number), _new_run_dir(folder, place, position, arm)
     execution, load = executor(arm, spec, run_dir)
     if execution.outcome.completed:  # a live run takes as long as its phase
-        durations.remember(spec, execution.wall_s, placement)
+        durations.remember(spec, execution.wall_s, comparison.placement)
     known = {"arm": arm.label, "round": number, "position": position, "load": load}
     return _kept(execution, spec, run_dir, folder, **known)
 

@@ -91,13 +91,12 @@ def tune(
             changed = _as_trial(arm, changes)
             observer.start(changed.label)
             run = run_arm(
+                comparison,
                 changed,
-                comparison.spec_of(changed),
                 number=0,
                 position=len(comparison.trials),
                 folder=folder,
                 executor=executor,
-                placement=comparison.placement,
                 place="trials",
             )
             trial = Trial(arm=changed, tuned_from=arm.label, run=run)
