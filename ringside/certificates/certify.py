@@ -16,9 +16,11 @@ own, which makes an update of each worker's rows. As they are timed, their updat
 counted. The same code with one worker is certified like a synchronous arm.
 """
 
+import os
 import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
@@ -31,7 +33,7 @@ from launch.interrupts import Interrupts
 from launch.remote.host_checks import machine_of
 from ringside.certificates import store
 from ringside.certificates.gate import TOLERANCE, beyond_rounding, ends, parity, unfinished
-from ringside.certificates.processes import HERE, Start, Watched, side_by_side, watched
+from ringside.certificates.processes import HERE, Start, Watched, watched
 from ringside.certificates.subject import Subject
 from ringside.certificates.trace import Trace
 from ringside.certificates.trial_request import (
@@ -47,6 +49,7 @@ from ringside.certificates.trial_request import (
     trace_file,
 )
 from ringside.certificates.updates import each_update, may_be_chance, single_updates
+from ringside_core.readings.machine import gpu_names
 from ringside_core.specs import (
     REFERENCE,
     ByDesign,
@@ -68,6 +71,7 @@ SAME = 1e-6
 _NARROW, _ROUNDED_TILED = "plain-narrow", "rounded-tiled"
 # Roundings. By one, a value that rounding put on the other side of a ReLU often comes there again.
 _NEAR = 64
+_MOST_AT_ONCE = 4
 _NO_TRACE = Trace(meta={"error": "nothing was trained"})
 
 
@@ -104,10 +108,20 @@ class _Runs:
         return {name: job for name, job in jobs.items() if name not in self.done}
 
     def run(self, jobs: Jobs, *, over: Callable[[], bool] = lambda: False) -> None:
-        """Run these; two at once, or as many as there are processors. Once over, start no more."""
-        for _ in side_by_side([*jobs.values()]):
-            if over():
-                break
+        """Run these, several at once. Once over, start no more.
+
+        Nothing is timed here, and a start is mostly waiting. On GPUs only one job runs at a time,
+        because TensorFlow takes the whole memory of each GPU.
+        """
+        at_once = 1 if gpu_names() else min(_MOST_AT_ONCE, len(os.sched_getaffinity(0)))
+        with Interrupts() as interrupts, ThreadPoolExecutor(at_once) as pool:
+            try:
+                for done in [pool.submit(job, interrupts) for job in jobs.values()]:
+                    done.result()
+                    if over():
+                        break
+            finally:
+                pool.shutdown(cancel_futures=True)
 
     def of(self, name: str, case: str) -> Traces:
         """Trace of each process."""

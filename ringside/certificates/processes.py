@@ -1,11 +1,8 @@
-"""Start processes that verify, several sets at once, and read what they wrote."""
+"""Start processes that verify, and read what they wrote."""
 
-import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 from launch import LauncherName, Plan, Site, execute, make_plan
 from launch.interrupts import Interrupts
@@ -13,13 +10,9 @@ from launch.launchers import Launcher
 from launch.launchers.ranks import Ranks, starts_ranks
 from ringside.certificates.trace import Trace
 from ringside.certificates.trial_request import trace_file
-from ringside_core.readings.machine import gpu_names
 from ringside_core.specs import THIS_MACHINE, Execution, Placement, RunSpec
 
 DEADLINE_S = 600.0
-MOST_AT_ONCE = 4
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -99,20 +92,3 @@ def watched(
         for case in cases
     }
     return Watched(execution, traces, folder, watching)
-
-
-def side_by_side(jobs: Sequence[Callable[[Interrupts], T]]) -> Iterator[T]:
-    """The results of jobs that start processes, in order; several jobs run at once.
-
-    Nothing is timed here, and a start is mostly waiting. On GPUs only one job runs at a time,
-    because TensorFlow takes the whole memory of each GPU.
-    """
-    at_once = 1 if gpu_names() else min(MOST_AT_ONCE, len(os.sched_getaffinity(0)))
-    with Interrupts() as interrupts, ThreadPoolExecutor(at_once) as pool:
-        futures = [pool.submit(job, interrupts) for job in jobs]
-        try:
-            for future in futures:
-                yield future.result()
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
