@@ -54,13 +54,8 @@ class Program:
     def words(self) -> list[str]:
         """What `ringside verify` is given."""
         later = [] if self.fit == 1 else ["-w", f"fit={self.fit}"]
-        return ["--workload", self.workload, *later]
-
-    @property
-    def workload(self) -> str:
-        """As `ringside verify --workload` names it: a function, or the script itself."""
         name = str(self.path.relative_to(ROOT))
-        return f"{name}:workload" if self.is_function else name
+        return ["--workload", f"{name}:workload" if self.is_function else name, *later]
 
     @property
     def is_function(self) -> bool:
@@ -69,15 +64,13 @@ class Program:
         return any(isinstance(node, ast.FunctionDef) and node.name == "workload" for node in body)
 
     @property
-    def shows(self) -> str:
-        """The first line of its docstring, without the address of the command."""
-        text = ast.get_docstring(ast.parse(self.path.read_text(encoding="utf-8"))) or ""
-        return text.split("\n")[0].rstrip(".").split(": `")[0]
-
-    @property
     def description(self) -> str:
         """What it shows, or which of its fits this is."""
-        return self.shows if self.fit == 1 else f"its fit {self.fit} (`-w fit={self.fit}`)"
+        if self.fit > 1:
+            return f"its fit {self.fit} (`-w fit={self.fit}`)"
+        text = ast.get_docstring(ast.parse(self.path.read_text(encoding="utf-8"))) or ""
+        # Without the address of the command.
+        return text.split("\n")[0].rstrip(".").split(": `")[0]
 
     @property
     def interface(self) -> str:
