@@ -273,4 +273,5 @@ class Driver:
 def single_numbers(logs: dict[str, Any]) -> dict[str, float]:
     """Those of the logs that are single numbers."""
     values = {name: np.asarray(value) for name, value in (logs or {}).items()}
-    return {name: float(v.reshape(())) for name, v in values.items() if v.size == 1}
+    numbers = {name: v for name, v in values.items() if v.size == 1 and v.dtype.kind in "biuf"}
+    return {name: float(v.reshape(())) for name, v in numbers.items()}

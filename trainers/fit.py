@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -27,7 +28,7 @@ from trainers.fit_call import FitCall, no_batch
 from trainers.preemption import Preemption
 from trainers.reading import Reading, reading, rows_of_arrays
 from trainers.resume import check_goes_on, restored
-from trainers.shard import digest
+from trainers.shard import digest, digest_of_held_out
 from trainers.step import Steps, hold_own
 from trainers.sync_proof import ReplicasDifferError, SyncProof
 from trainers.totals import Totals
@@ -81,6 +82,8 @@ def train_call(
         executions = 1  # a coordinator dispatches one step, and learns when it has ended
     at_tape, shards = call.gradients == "tape", call.shards
     backend.prepare_model(model, at_tape=at_tape)
+    if backend.num_replicas > 1:
+        _check_state(model)
     looks, learns, same_cores = _agreed(call, backend)
     x = call.arguments.get("x")
     drawn = timed and same_cores and backend.capabilities.synchronous and draws_in_parallel(x)
@@ -378,6 +381,16 @@ def _check_executions(call: FitCall, executions: int) -> None:
         )
 
 
+def _check_state(model: Any) -> None:
+    kinds = [one for one in model._flatten_layers() if isinstance(one, tf.keras.layers.RNN)]
+    if names := [one.name for one in kinds if one.stateful]:
+        raise RefusalError(
+            "A layer must not keep a state for each row of a batch: each replica has other rows.",
+            received=f"{names[0]}, which is stateful",
+            advice="Leave stateful=True out, or train one replica.",
+        )
+
+
 def _check_workers(position: Position) -> None:
     if position.begun is not None:
         raise RefusalError(
@@ -393,11 +406,12 @@ def _agreed(call: FitCall, backend: Backend) -> tuple[bool, bool, bool]:
     # that.
     looks = any(map(KERAS.looks_at_steps, call.callbacks))
     batches = -1 if call.steps_per_epoch is None else call.steps_per_epoch
-    same = [batches, len(os.sched_getaffinity(0)), digest(call.arguments.get("x"))]
+    held_out = digest_of_held_out(call.arguments.get("validation_data"))
+    same = [batches, len(os.sched_getaffinity(0)), digest(call.arguments.get("x")), held_out]
     own = np.array([looks, bool(call.callbacks), *same, *(-value for value in same)], np.float64)
     found = backend.all_reduce(own, "max")
-    (looks, learns), (most, cores, digested) = found[:2], found[2:5]
-    fewest, least_cores, other = -found[5:]
+    (looks, learns), (most, cores, digested, held) = found[:2], found[2:6]
+    fewest, least_cores, other, other_held = -found[6:]
     if digested != other:
         raise RefusalError(
             "Every process must give ringside.shard the same data.",
@@ -409,6 +423,12 @@ def _agreed(call: FitCall, backend: Backend) -> tuple[bool, bool, bool]:
             "Every process must read the same batches.",
             received=f"{int(fewest)} batches in an epoch of one process, {int(most)} of another",
             advice="Give each process all data: Ringside divides each batch among the replicas.",
+        )
+    if held != other_held:
+        raise RefusalError(
+            "Every process must evaluate on the same data.",
+            received="validation_data with other rows",
+            advice="Seed what divides the data into those to train and those to evaluate.",
         )
     return bool(looks), bool(learns), bool(cores == least_cores)
 
@@ -496,18 +516,24 @@ def _form_of(call: FitCall) -> Any:
     if isinstance(x, tf.data.Dataset):
         return x.element_spec
     if isinstance(x, tf.keras.utils.Sequence):
-        batch = x[0]  # as Keras itself looks at it
+        drawn = random.getstate(), np.random.get_state()
+        batch = x[0]  # Keras looks at it once more, and is to get the same
+        random.setstate(drawn[0])
+        np.random.set_state(drawn[1])
     elif rows_of_arrays(call.arguments) is not None:
         batch = tf.nest.map_structure(lambda a: a[:1], call.arrays)
     else:
         return None
 
     def of_rows(array: Any) -> Any:
-        kind = tf.convert_to_tensor(array)
-        floats = kind.dtype.is_floating
-        return tf.TensorSpec(
-            [None, *kind.shape[1:]], tf.keras.backend.floatx() if floats else kind.dtype
+        kind = (
+            tf.type_spec_from_value(array) if tf.is_tensor(array) else tf.convert_to_tensor(array)
         )
+        floats = kind.dtype.is_floating
+        dtype = tf.keras.backend.floatx() if floats else kind.dtype
+        if isinstance(kind, tf.RaggedTensorSpec):
+            return tf.RaggedTensorSpec([None, *kind.shape[1:]], dtype, kind.ragged_rank)
+        return tf.TensorSpec([None, *kind.shape[1:]], dtype)
 
     return tf.nest.map_structure(of_rows, batch)
 

@@ -235,6 +235,12 @@ def fit_call(
             advice='Write gradients="tape", or leave it out.',
         )
     if isinstance(model, Step):
+        if validates := {"validation_data", "validation_split"} & arguments.keys():
+            raise RefusalError(
+                "A function with @ringside.step cannot be evaluated.",
+                received=", ".join(sorted(validates)),
+                advice="Leave it out, and evaluate behind fit.",
+            )
         model = model.model()
     if not isinstance(model, tf.keras.Model):
         raise RefusalError(

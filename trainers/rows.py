@@ -298,7 +298,8 @@ def _with_gradient_times(x: Any, factor: Any) -> Any:
 
 def _spread_and_summed(part: Part, x: Any) -> Any:
     """Each replica's rows at their places among zeros, added over replicas."""
-    own = tf.cast(x, tf.int32) if x.dtype == tf.bool else x
+    narrow = x.dtype == tf.bool or (x.dtype.is_integer and x.dtype.size < 8)  # not added by all
+    own = tf.cast(x, tf.int64) if narrow else x
     held = part.n if part.held is None else part.held
     n, rows = tf.convert_to_tensor(held), tf.convert_to_tensor(part.rows)
     places = tf.range(tf.minimum(part.number, n), n, part.size)[:, None]

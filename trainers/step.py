@@ -6,7 +6,7 @@ Keras' own `fit`, `evaluate` and `predict` call it: `Steps.take` sets `train_ste
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from functools import partial
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -36,6 +36,9 @@ if VERSION == 2:
     import ringside_core.keras.legacy_hooks  # it changes Keras within steps
 else:
     import ringside_core.keras.keras3_hooks  # noqa: F401
+
+
+_ON_BATCH = ("predict", "test", "train")
 
 
 def _reads_only(batch: Any) -> dict[str, Any]:
@@ -86,13 +89,17 @@ class Steps:
             counted = backend.spec.save == "all" and backend.capabilities.synchronous
             self.draws = Draws(draws) if counted or draws is not None else None
         self.used: dict[int, Any] = {}
-        self._traced_for: tuple[Any, ...] = ()
+        self._model: Any = None  # that is trained
+        self._traced: dict[int, tuple[tuple[Any, ...], dict[int, Any]]] = {}  # by id of the model
         self._models: list[Any] = []
         self._evaluating = False
         self.on_last_step: Callable[[], None] = lambda: None
         self._settle: Callable[[], None] = lambda: None  # seeds of layers are a thread's own
         # Every replica gets the whole global batch; public, and called by both Keras.
         backend.strategy_here.experimental_distribute_dataset = as_it_is
+        if backend.in_strategy and backend.capabilities.synchronous:
+            for name in ("evaluate", "predict", *(f"{k}_on_batch" for k in _ON_BATCH)):
+                setattr(tf.keras.Model, name, self._taking(name))
 
     def begin(
         self, model: Any, *, at_tape: bool, each_step: bool, hashed: int = 1, shards: int = 1
@@ -102,17 +109,17 @@ class Steps:
         self.at_tape, self.each_step = at_tape, each_step
         self.hashed, self.shards = hashed, shards
         traced_for = (model, at_tape, each_step, hashed, shards, self.tiled)
-        if model.train_function is None or traced_for != self._traced_for:
-            self._traced_for = traced_for
-            self.used.clear()
-            model.train_function = None
+        before, self.used = self._traced.get(id(model), ((), {}))
+        if model.train_function is None or traced_for != before:
+            self.used, model.train_function = {}, None
+        self._model, self._traced[id(model)] = model, (traced_for, self.used)
         with self.backend.scope():  # it may make a generator
             self._settle = KERAS.as_in_this_thread(lambda: None)
 
     def end(self) -> None:
         """A training is over: an author's own steps get batches that every process has read."""
         if self.shards > 1 or self.hashed != 1:
-            self._traced_for[0].train_function, self._traced_for = None, ()
+            self._model.train_function = None
         self.hashed, self.shards = 1, 1
 
     def on_rows(
@@ -282,6 +289,20 @@ class Steps:
         apart = max(float(np.max(np.abs(v - first), initial=0.0)) for v in local)
         worst = self.backend.all_reduce(np.array([apart]), "max")[0]
         return bool(worst > 1e-6 * scale)  # what is equal but for rounding does not part
+
+    def _taking(self, name: str) -> Any:
+        """A method of Keras' models that takes one that was not compiled in the scope."""
+        upstream = getattr(tf.keras.Model, name)
+
+        @wraps(upstream)
+        def run(model: Any, *args: Any, **kwargs: Any) -> Any:
+            here = model.distribute_strategy is self.backend.strategy_here
+            if OWN_STEP in vars(model) or not here:
+                return upstream(model, *args, **kwargs)
+            self.take(model)
+            return getattr(model, name)(*args, **kwargs)
+
+        return run
 
     def take(self, model: Any) -> None:
         """Let Keras' own `fit`, `evaluate` and `predict` of a model work on rows."""

@@ -5,7 +5,8 @@ Changed here, each only within a step (`part.within`):
 - `Optimizer.apply`, `LossScaleOptimizer.apply`, `_all_reduce_sum_gradients`: gradients × share are
   summed before they are clipped and looked at for an overflow; Keras sums them after that. Of
   several passes, the last one updates.
-- `Loss.__call__`: a mean over the own rows.
+- `Loss.__call__`: a mean over the own rows; `apply_mask`, `reduce_values`: over what masks leave,
+  or over the weights, of all replicas' rows.
 - `Mean.update_state`: a single number counts by the share; `Sum.update_state` refuses one.
 
 And everywhere:
@@ -13,8 +14,8 @@ And everywhere:
 - In float64 every layer computes so, also one whose author chose another type: certificates do.
 - A variable adds in one operation. Keras writes `assign(self + value)`: parameter servers lose
   counts, and central storage adds a variable to itself.
-- What layers keep beside their weights, such as moving statistics, is each replica's own, and its
-  mean is read, as in legacy Keras; it is made outside of a graph that is traced.
+- What layers of Keras keep beside their weights, such as moving statistics, is each replica's own,
+  and its mean is read, as in legacy Keras. All weights are made outside of a graph that is traced.
 """
 
 import contextlib
@@ -26,9 +27,11 @@ from typing import Any
 import keras
 from keras.src.backend.common.stateless_scope import in_stateless_scope
 from keras.src.backend.tensorflow.core import Variable
+from keras.src.losses import loss
 
 from ringside_core.keras.part import (
     Part,
+    divisor_of_all,
     mean_over_own_rows,
     postponed,
     shared,
@@ -72,6 +75,26 @@ def _apply(
         _thread.applying = False
 
 
+def _masked(
+    part: Part, upstream: Callable[..., Any], sample_weight: Any, mask: Any, dtype: Any,
+    reduction: str,
+) -> Any:  # fmt: skip
+    if mask is not None and reduction in ("mean", "sum_over_batch_size"):
+        mask, reduction = tf.cast(mask, dtype), "sum"
+        size = tf.cast(tf.size(mask), dtype)
+        mask *= tf.math.divide_no_nan(size, divisor_of_all(part, tf.reduce_sum(mask)))
+    return upstream(sample_weight, mask, dtype=dtype, reduction=reduction)
+
+
+def _mean_by_weights(
+    part: Part, upstream: Callable[..., Any], values: Any, sample_weight: Any, reduction: str
+) -> Any:
+    if reduction != "mean_with_sample_weight" or sample_weight is None:
+        return upstream(values, sample_weight, reduction)
+    weights = tf.cast(tf.reduce_sum(sample_weight), values.dtype)
+    return tf.math.divide_no_nan(tf.reduce_sum(values), divisor_of_all(part, weights))
+
+
 def _at_once(change: str, upstream: Any) -> Any:
     @functools.wraps(upstream)
     def changed(self: Any, value: Any) -> Any:
@@ -86,11 +109,19 @@ def _at_once(change: str, upstream: Any) -> Any:
 
 def _of_each_replica(make: Any) -> Any:
     @functools.wraps(make)
-    def made(*args: Any, **kwargs: Any) -> Any:
-        with tf.init_scope(), _kept(not kwargs.get("trainable", True)):
-            return make(*args, **kwargs)
+    def made(layer: Any, *args: Any, **kwargs: Any) -> Any:
+        # Of an author's own a mean may be wrong: where copies part, `check_replicas` names it.
+        kept = not kwargs.get("trainable", True) and _begun_by_keras(layer)
+        with tf.init_scope(), _kept(kept):
+            return make(layer, *args, **kwargs)
 
     return made
+
+
+def _begun_by_keras(layer: Any) -> bool:
+    """Whether a layer is one of Keras, or an author's change of one."""
+    nearest = next(kind for kind in type(layer).__mro__ if kind.__module__.startswith("keras."))
+    return not issubclass(keras.Layer, nearest) and not issubclass(nearest, keras.Model)
 
 
 @contextlib.contextmanager
@@ -152,6 +183,8 @@ def _change_keras() -> None:
         lambda part, upstream, optimizer, pairs: pairs,
     )
     within(keras.losses.Loss, "__call__", mean_over_own_rows)
+    within(loss, "apply_mask", _masked)
+    within(loss, "reduce_values", _mean_by_weights)
     within(keras.metrics.Mean, "update_state", update)
     within(keras.metrics.Sum, "update_state", update_sum)
 

@@ -7,6 +7,9 @@ from typing import Any
 # Private: seeds of initial weights, which are a thread's own.
 from tf_keras.src.backend import _SEED_GENERATOR
 
+# Private: what `fit` itself runs in.
+from tf_keras.src.engine.training_utils import RespectCompiledTrainableState
+
 from ringside_core.keras.protocol import Keras
 from ringside_core.keras.tensorflow import is_seeded, tf
 
@@ -31,7 +34,9 @@ class Legacy(Keras):
         return [v for v in model.weights if id(v) not in states and hasattr(v, "shape")]
 
     def trainable_of(self, model: Any) -> list[Any]:
-        return list(model.trainable_variables)
+        """As it was compiled: so `fit` trains it, whatever its author has frozen since."""
+        with RespectCompiledTrainableState(model):
+            return list(model.trainable_variables)
 
     def variables_of(self, optimizer: Any) -> list[Any]:
         """An attribute in new ones, a method in legacy ones."""

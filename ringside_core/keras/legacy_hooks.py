@@ -4,7 +4,8 @@ Changed here, each only within a step (`part.within`):
 
 - `Optimizer.aggregate_gradients`, of new and of legacy optimizers: gradients × share are summed.
 - `apply_gradients` of new ones and their loss scales: of several passes, the last one updates.
-- `Loss.__call__`: means over the own rows. `Loss._get_reduction`: also outside of a step, because
+- `Loss.__call__`: means over the own rows; `apply_valid_mask`: over the steps that masks leave, of
+  all replicas' rows. `Loss._get_reduction`: also outside of a step, because
   an author may call a loss in a strategy's scope.
 - `Mean.update_state`: a single number counts by the share; `Sum.update_state` refuses one.
 
@@ -25,9 +26,11 @@ from tf_keras.src.mixed_precision.loss_scale_optimizer import (
     LossScaleOptimizer,
     LossScaleOptimizerV3,
 )
+from tf_keras.src.utils import losses_utils
 
 from ringside_core.keras.part import (
     Part,
+    divisor_of_all,
     mean_over_own_rows,
     postponed,
     shared,
@@ -71,6 +74,17 @@ def _apply_legacy(
     return upstream(optimizer, *args, **kwargs)
 
 
+def _valid(
+    part: Part, upstream: Callable[..., Any], losses: Any, sw: Any, mask: Any, reduction: Any
+) -> Any:
+    if mask is None or reduction not in (tf.keras.losses.Reduction.AUTO, _MEAN):
+        return upstream(losses, sw, mask, reduction)
+    mask = tf.cast(mask, losses.dtype)
+    size = tf.cast(tf.size(mask), losses.dtype)
+    mask *= tf.math.divide_no_nan(size, divisor_of_all(part, tf.reduce_sum(mask)))
+    return losses_utils.apply_mask(losses, sw, mask)
+
+
 def _reduction(loss: Any) -> Any:
     return _MEAN if loss.reduction == tf.keras.losses.Reduction.AUTO else loss.reduction
 
@@ -107,6 +121,7 @@ def _change_keras() -> None:
     for kind in (tf.keras.optimizers.legacy.Optimizer, LossScaleOptimizer):
         within(kind, "apply_gradients", _apply_legacy)
     within(tf.keras.losses.Loss, "__call__", mean_over_own_rows)
+    within(losses_utils, "apply_valid_mask", _valid)
     tf.keras.losses.Loss._get_reduction = _reduction
     within(tf.keras.metrics.Mean, "update_state", update)
     within(tf.keras.metrics.Sum, "update_state", update_sum)

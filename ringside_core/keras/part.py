@@ -7,12 +7,13 @@ Outside of a step everything is TensorFlow's own. What Keras does differently in
 
 Changed here, for TensorFlow 2.21: `GradientTape.gradient`, `tf.gradients`, `pfor`,
 `tf.nn.compute_average_loss`; a tf.function within a step is traced with it, because its own trace
-would keep another step's share; an optimizer of TensorFlow 1 is refused; and
-`Strategy.num_replicas_in_sync` is 1 within a step: TensorFlow and both Keras divide losses by it,
-and multiply what they tell of sums.
+would keep another step's share; an optimizer of TensorFlow 1 and an author's `all_reduce` of a
+replica context are refused; and `Strategy.num_replicas_in_sync` is 1 within a step: TensorFlow and
+both Keras divide losses by it, and multiply what they tell of sums.
 """
 
 import functools
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -28,6 +29,8 @@ from ringside_core.specs import RefusalError
 
 # TensorFlow's classes of the graphs of branches and loops.
 _BRANCHES = ("CondBranchFuncGraph", "WhileCondFuncGraph", "WhileBodyFuncGraph")
+# What may reduce within a step.
+_OUR_ROOMS = ("keras", "tf_keras", "tensorflow", "backends", "trainers", "ringside_core")
 _here = threading.local()  # a strategy traces each replica in a thread of its own
 
 
@@ -324,6 +327,25 @@ def mean_over_own_rows(
     return tf.math.divide_no_nan(value, tf.cast(part.portion, value.dtype))
 
 
+def divisor_of_all(part: Part, divisor: Any) -> Any:
+    """What a loss divides by that is no number of rows, such as its valid steps: of all rows.
+
+    It is × portion: a loss so divided, × share and added over replicas, is that of the whole batch.
+
+    Raises:
+        RefusalError: the step is run in several passes.
+    """
+    if part.pending is not None:
+        raise RefusalError(
+            "Gradient accumulation needs losses that are means over rows.",
+            received="a mean over the steps that a mask leaves, or over weights",
+            advice="Train it without gradient accumulation.",
+        )
+    with part.together():
+        total = tf.stop_gradient(part.total([times(divisor, part.rows > 0)])[0])
+    return total * tf.cast(part.portion / (part.size if part.tiled else 1), total.dtype)
+
+
 def wide_in_float64(make: Any) -> Any:
     """The __init__ of a dtype policy by which in float64 every layer computes so."""
 
@@ -493,6 +515,20 @@ def _refuse_optimizer(
     )
 
 
+def _refuse_all_reduce(part: Part, upstream: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    frame = sys._getframe(2)  # behind `hooked`
+    while ".autograph." in frame.f_globals["__name__"] and frame.f_back is not None:
+        frame = frame.f_back
+    if frame.f_globals["__name__"].partition(".")[0] in _OUR_ROOMS:
+        return upstream(*args, **kwargs)
+    raise RefusalError(
+        "Ringside adds gradients over replicas; a step must not do it too.",
+        received="all_reduce of a replica context in a training step",
+        advice="Leave it out. Rows of all replicas: ringside.gather(rows). Gradients of all, to be "
+        'changed before they are applied: gradients="tape".',
+    )
+
+
 def _change_tensorflow() -> None:
     within(Function, "__call__", _called)
     within(tf.compat.v1.train.Optimizer, "apply_gradients", _refuse_optimizer)
@@ -500,6 +536,7 @@ def _change_tensorflow() -> None:
     within(tf, "gradients", _gradient_of_graph)
     within(control_flow_ops, "pfor", _in_pfor)
     within(tf.nn, "compute_average_loss", _average)
+    within(tf.distribute.ReplicaContext, "all_reduce", _refuse_all_reduce)
     replicas = tf.distribute.Strategy.num_replicas_in_sync
     tf.distribute.Strategy.num_replicas_in_sync = property(
         lambda self: replicas.fget(self) if here() is None else 1

@@ -63,3 +63,11 @@ def test_data_that_each_process_draws_itself_are_refused(tmp_path: Path) -> None
     assert "first in batch 3 of epoch 1" in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "two" / "numbers.npz").exists()
+
+
+def test_processes_that_hold_out_other_rows_are_refused(tmp_path: Path) -> None:
+    """With other numbers of batches they would wait for each other for ever."""
+    done = run("unseeded.py", MPIRUN, tmp_path / "two", "held_out")
+
+    assert "unseeded.py: Every process must evaluate on the same data." in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,6 +1,6 @@
 """A script without seeds: an unseeded shuffle, NumPy's numbers, and a generator if it is asked for.
 
-`python unseeded.py numbers.npz [alone] [in_parallel]`
+`python unseeded.py numbers.npz [alone] [held_out] [in_parallel]`
 """
 
 import random
@@ -39,7 +39,10 @@ def drawn() -> Iterator[Any]:
         yield rows, rows[:, :1]
 
 
-if "alone" in sys.argv:
+held = x[np.random.default_rng().permutation(20)[:6]]  # each process holds out its own
+if "held_out" in sys.argv:
+    ringside.fit(model, batches, validation_data=(held, held[:, :1]), verbose=0)
+elif "alone" in sys.argv:
     ringside.fit(model, drawn(), verbose=0)
 else:
     ringside.fit(model, batches, epochs=2, verbose=0)
