@@ -25,15 +25,19 @@ ARMS: dict[str, dict[str, Any]] = {
     "servers": {"backend": "parameter_server"},
     "mpirun": {"backend": "horovod", "launcher": "mpirun"},
     "horovodrun": {"backend": "horovod"},
-    "horovodrun mpi": {"backend": "horovod", "options": {"controller": "mpi"}},
 }
 
 
 @pytest.mark.parametrize("arm", ARMS)
-def test_completed(arm: str, plan_of: PlanOf) -> None:
-    """Every arm completes, with a record of every task, and tells of its progress."""
+def test_completed(arm: str, plan_of: PlanOf, capfd: pytest.CaptureFixture[str]) -> None:
+    """Every arm completes, with a record of every task, and tells of its progress if it is asked.
+
+    The command is when the first process is started, before any task begins: start-up includes the
+    launcher.
+    """
     plan = plan_of(**ARMS[arm], steps=5)
     news: list[Progress] = []
+    before = time.time()
 
     execution = execute(plan, deadline_s=20, on_progress=news.append)
 
@@ -43,20 +47,11 @@ def test_completed(arm: str, plan_of: PlanOf) -> None:
     steps = [at.step for at in news if at.task == training]
     assert steps == sorted(steps)
     assert steps[-1] == 5
-
-
-@pytest.mark.parametrize("arm", ["one process", "servers", "horovodrun"])
-def test_the_command_is_when_the_first_process_is_started(arm: str, plan_of: PlanOf) -> None:
-    """Before any task begins, and on a clock that is named: start-up includes the launcher."""
-    plan = plan_of(**ARMS[arm], steps=2)
-    before = time.time()
-
-    execution = execute(plan, deadline_s=20)
-
     began = min(record.started_unix_s for record in execution.records)
     assert execution.started_unix_s is not None
     assert before <= execution.started_unix_s <= began
     assert execution.boot_id == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    assert capfd.readouterr() == ("", "")
 
 
 # Kills that leave a record of nothing: who is killed in which arm, and who must be named.
@@ -70,7 +65,6 @@ VICTIMS = [
     ("mpirun", "launcher", "mpirun"),
     ("horovodrun", "rank-1", "rank-1"),
     ("horovodrun", "launcher", "horovodrun"),
-    ("horovodrun mpi", "rank-0", "rank-0"),
 ]
 
 
@@ -245,13 +239,6 @@ def test_what_is_said_live(plan_of: PlanOf, capfd: pytest.CaptureFixture[str]) -
     for task in plan.expects:
         log = Path(plan.run_dir, "logs", f"{task}.log")
         assert log.read_text() == f"hello from {task}\n"
-
-
-def test_silence(plan_of: PlanOf, capfd: pytest.CaptureFixture[str]) -> None:
-    """Nothing is shown unasked."""
-    execute(plan_of("serial", replicas=1, steps=3))
-
-    assert capfd.readouterr() == ("", "")
 
 
 def test_a_late_server_does_not_hear_before_it_listens(plan_of: PlanOf) -> None:

@@ -47,7 +47,6 @@ def listening_of(run_id: str) -> set[str]:
     "arm",
     [
         {"backend": "horovod"},
-        {"backend": "horovod", "options": {"controller": "mpi"}},
         {"backend": "horovod", "launcher": "mpirun"},
         {"backend": "multi_worker_mirrored"},
     ],
