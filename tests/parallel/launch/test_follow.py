@@ -19,8 +19,8 @@ OWN_STAT = 'cat /proc/stat > "$0" && mount --bind "$0" /proc/stat && exec "$@"'
 
 @pytest.fixture(name="followed")
 def followed_(plan_of: PlanOf) -> PlanOf:
-    """Makes the plan of one task; see followed/train.py."""
-    return partial(plan_of, "serial", replicas=1, program="followed")
+    """Makes the plan of one task; see unfinished/train.py."""
+    return partial(plan_of, "serial", replicas=1, program="unfinished", then="wait")
 
 
 def test_a_step_of_the_clock_ends_nothing(followed: PlanOf, tmp_path: Path) -> None:
