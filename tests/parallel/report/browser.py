@@ -5,12 +5,15 @@ import contextlib
 import json
 import os
 import select
+import shutil
 import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 DEADLINE_S = 60.0
 FLAGS = (
@@ -104,9 +107,16 @@ class Browser:
         return answer
 
 
+PROGRAM = shutil.which("chromium") or shutil.which("chromium-browser")
+needs_chromium = pytest.mark.skipif(
+    PROGRAM is None, reason="chromium is not installed (apt-get install chromium)"
+)
+
+
 @contextlib.contextmanager
-def chromium(program: str, profile: Path) -> Iterator[Browser]:
+def chromium(profile: Path) -> Iterator[Browser]:
     """Start Chromium with a profile of its own, and end it with all that it started."""
+    assert PROGRAM is not None
     to_browser, our_write = os.pipe()
     our_read, from_browser = os.pipe()
 
@@ -118,7 +128,7 @@ def chromium(program: str, profile: Path) -> Iterator[Browser]:
 
     with (profile.parent / "chromium.log").open("wb") as log:
         process = subprocess.Popen(
-            [program, *FLAGS, f"--user-data-dir={profile}", "about:blank"],
+            [PROGRAM, *FLAGS, f"--user-data-dir={profile}", "about:blank"],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

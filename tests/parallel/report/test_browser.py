@@ -1,6 +1,5 @@
 """A report as a reader opens it: in a browser, wide and narrow, light, dark and printed."""
 
-import shutil
 import struct
 import zlib
 from collections.abc import Iterator
@@ -9,16 +8,11 @@ from pathlib import Path
 import pytest
 
 from ringside.report.write import write_report
-from tests.parallel.report.browser import Browser, chromium
+from tests.parallel.report.browser import Browser, chromium, needs_chromium
 from tests.unit.report.bout import bout, mixed_bout
 from tests.unit.report.hostile import hostile
 
-PROGRAM = next(
-    (found for name in ("chromium", "chromium-browser") if (found := shutil.which(name))), None
-)
-pytestmark = pytest.mark.skipif(
-    PROGRAM is None, reason="chromium is not installed (apt-get install chromium)"
-)
+pytestmark = needs_chromium
 
 OVERFLOWING = """
 [...document.querySelectorAll('body *')].filter(e => {
@@ -40,8 +34,7 @@ Math.min(...[...document.querySelectorAll('svg text')].map(t => {
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     """One headless Chromium for all tests of this file."""
-    assert PROGRAM is not None
-    with chromium(PROGRAM, tmp_path_factory.mktemp("chromium") / "profile") as started:
+    with chromium(tmp_path_factory.mktemp("chromium") / "profile") as started:
         yield started
 
 
