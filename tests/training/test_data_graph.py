@@ -69,9 +69,12 @@ FREE = {
 }
 HELD = {
     "nothing drawn": lambda: mapped(IMAGES, tf.abs).batch(2),
+    "files": lambda: files().batch(2),
+    "a generator": lambda: generated().batch(2),
     "one at a time": lambda: IMAGES.map(flip).batch(2),
     "filtered by what is drawn": lambda: mapped(IMAGES).filter(lambda i: i[0, 0, 0] > 0.5).batch(2),
     "in any order": lambda: mapped(IMAGES, deterministic=False).batch(2),
+    "nothing drawn, in any order": lambda: mapped(IMAGES, tf.abs, deterministic=False).batch(2),
     "files in any order": lambda: mapped(files(deterministic=False)).batch(2),
     "option": lambda: in_any_order(IMAGES).batch(2),
     "a generator's rows": lambda: mapped(generated()).batch(2),
@@ -84,20 +87,19 @@ HELD = {
 }
 
 
+SAME = {"nothing drawn", "files", "a generator", "one at a time", "arrays"}
+
+
 @pytest.mark.parametrize("name", [*FREE, *HELD])
 def test_draws_are_free_where_no_element_depends_on_them(name: str) -> None:
-    """Which elements there are, and their order, must be the same in every process."""
-    assert draws_in_parallel((FREE | HELD)[name]()) == (name in FREE)
+    """Which elements there are, and their order, must be the same in every process.
 
+    Where nothing that runs in parallel draws or loses its order, no determinism is needed.
+    """
+    data = (FREE | HELD)[name]()
 
-@pytest.mark.parametrize("name", [*FREE, *HELD])
-def test_what_is_read_the_same_needs_no_determinism(name: str) -> None:
-    """Where nothing that runs in parallel draws or loses its order."""
-    same = {"nothing drawn", "one at a time", "arrays"}
-
-    assert reads_the_same((FREE | HELD)[name]()) == (name in same)
-    assert reads_the_same(files().batch(2))
-    assert reads_the_same(generated().batch(2))
+    assert draws_in_parallel(data) == (name in FREE)
+    assert reads_the_same(data) == (name in SAME)
 
 
 def test_what_draws_again_at_a_restart_is_found() -> None:

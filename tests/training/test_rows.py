@@ -162,13 +162,15 @@ def _tensor(given: Any) -> Any:
     return tf.constant(given) if isinstance(given, np.ndarray) else given
 
 
-def test_a_batch_without_rows_is_refused() -> None:
-    """Single numbers have no rows."""
-    with pytest.raises(RefusalError, match="A batch must have rows"):
-        cut({"temperature": tf.constant(0.5)}, 0, 2)
-
-
-def test_a_batch_whose_rows_are_unknown_is_refused() -> None:
-    """Of static numbers the first part's must be that of most parts."""
-    with pytest.raises(RefusalError, match="as many rows as its first part"):
-        cut((tf.zeros([8, 6]), tf.zeros([5, 6]), tf.zeros([5])), 0, 2)
+@pytest.mark.parametrize(
+    ("batch", "words"),
+    [
+        ({"temperature": tf.constant(0.5)}, "A batch must have rows"),
+        # Of static numbers the first part's must be that of most parts.
+        ((tf.zeros([8, 6]), tf.zeros([5, 6]), tf.zeros([5])), "as many rows as its first part"),
+    ],
+)
+def test_a_batch_whose_rows_are_unknown_is_refused(batch: Any, words: str) -> None:
+    """Single numbers have none."""
+    with pytest.raises(RefusalError, match=words):
+        cut(batch, 0, 2)
