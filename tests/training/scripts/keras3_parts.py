@@ -15,8 +15,8 @@ from ringside_core.keras import (
     keras3_hooks,  # noqa: F401  # it changes Keras
     tf,
 )
-from ringside_core.specs import RefusalError, RunSpec, Surroundings, Topology
-from ringside_core.specs.backends import backend_options
+from ringside_core.specs import RefusalError, Surroundings
+from tests.unit.stats.factory import spec_of
 
 assert VERSION == 3
 
@@ -77,15 +77,7 @@ def gradients_of_a_branch_are_added_at_the_tape() -> None:
     """Keras 3 accumulates in a condition, where a strategy cannot add; it may not update there."""
 
     def backend_of(name: str, replicas: int) -> Any:
-        spec = RunSpec(
-            backend=name,
-            options=backend_options(name, {}),
-            topology=Topology(processes_per_host=1, replicas_per_process=replicas),
-            global_batch=2,
-            epochs=1,
-            keras=3,
-        )
-        return make_backend(spec, Surroundings())
+        return make_backend(spec_of(name, replicas, keras=3), Surroundings())
 
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
     for asked in ({"gradient_accumulation_steps": 2}, {"ema_overwrite_frequency": 2}):

@@ -4,19 +4,12 @@ import numpy as np
 
 from backends import make_backend
 from ringside_core.keras import VERSION, tf
-from ringside_core.specs import RunSpec, Surroundings, Topology
+from ringside_core.specs import Surroundings
+from tests.unit.stats.factory import spec_of
 from trainers.step import Steps
 
 layers = tf.keras.layers
-spec = RunSpec(
-    workload="predicted",
-    backend="mirrored",
-    options={},
-    topology=Topology(replicas_per_process=2),
-    global_batch=32,
-    epochs=1,
-    keras=VERSION,
-)
+spec = spec_of("mirrored", 2, keras=VERSION)
 x = np.random.default_rng(3).normal(size=(33, 6, 6, 2)).astype("float32")
 with make_backend(spec, Surroundings()) as backend:
     steps = Steps(backend)

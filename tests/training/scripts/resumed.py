@@ -10,7 +10,8 @@ import numpy as np
 
 from backends import make_backend
 from ringside_core.keras import KERAS, VERSION, get_weights, tf
-from ringside_core.specs import AUTO, RecordInProgress, RunSpec, Surroundings, Topology
+from ringside_core.specs import AUTO, RecordInProgress, Surroundings
+from tests.unit.stats.factory import spec_of
 from trainers.driver import Listener
 from trainers.fit import train_call
 from trainers.fit_call import fit_call
@@ -101,11 +102,8 @@ def train(folder: Path, case: Case, *, stop: int = 0, resume: bool = False) -> d
     tf.keras.utils.set_random_seed(5)
     data, arguments = case()
     together, numbers = arguments.pop("together", 1), Numbers()
-    spec = RunSpec(
-        workload="resumed.py",
-        backend="serial",
-        options={},
-        topology=Topology(),
+    spec = spec_of(
+        "serial",
         global_batch=4,
         epochs=EPOCHS,
         keras=VERSION,
