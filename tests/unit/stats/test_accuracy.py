@@ -1,12 +1,10 @@
-"""Time to accuracy, against sums done by hand and scipy's trimmed mean."""
+"""Time to accuracy, against sums done by hand."""
 
 from collections.abc import Sequence
 
-import numpy as np
 import pytest
-from scipy import stats
 
-from ringside.stats.accuracy import ArmAccuracy, accuracy_of, olympic_mean
+from ringside.stats.accuracy import ArmAccuracy, accuracy_of
 from tests.unit.stats.factory import (
     STARTED_UNIX_S,
     arm_of,
@@ -49,17 +47,8 @@ def test_fastest_and_slowest_are_dropped() -> None:
 
     assert (row.reached, row.of, row.seeds) == (5, 5, 5)
     assert row.time_s.value == pytest.approx((12 + 14 + 16) / 3)
+    assert (row.time_s.interval, row.time_s.reason) == (None, "the rule gives no interval")
     assert row.epochs_to_target == pytest.approx((3 + 4 + 5) / 3)
-
-
-def test_the_mean_is_trimmed_and_has_no_interval() -> None:
-    """One of nine is cut off at each end, as in scipy; the rule has no interval."""
-    values = np.random.default_rng(1).lognormal(2, 0.3, 9)
-
-    estimate = olympic_mean(values.tolist())
-
-    assert estimate.value == pytest.approx(stats.trim_mean(values, 1 / 9 + 1e-12))
-    assert (estimate.interval, estimate.reason) == (None, "the rule gives no interval")
 
 
 @pytest.mark.parametrize(
