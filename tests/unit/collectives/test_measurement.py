@@ -21,7 +21,7 @@ from ringside_core.specs import (
     Topology,
 )
 from ringside_core.specs.options import CommunicationOptions
-from tests.unit.stats.factory import MACHINE
+from tests.unit.stats.factory import communication_of
 
 SIZES = (4096, 16384, 65536, 262144)
 COMPLETED = Outcome(kind="completed")
@@ -36,15 +36,7 @@ def stack_of(name: str, sizes: tuple[int, ...] = SIZES, wrong: int = 0) -> Stack
 
 def of(*stacks: StackTimings, **where: Any) -> Communication:
     """A measurement of two ranks by this code."""
-    return Communication(
-        created_unix_s=1.0,
-        command="ringside allreduce",
-        machine=MACHINE,
-        code_version=store.code_version(),
-        num_ranks=2,
-        stacks=stacks,
-        **where,
-    )
+    return communication_of(stacks, code_version=store.code_version(), **where)
 
 
 def facts(cores: int, address: str = "") -> HostFacts:

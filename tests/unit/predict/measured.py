@@ -18,8 +18,8 @@ from ringside_core.specs import (
     Timing,
 )
 from tests.unit.stats.factory import (
-    MACHINE,
     arm_of,
+    communication_of,
     comparison_of,
     epoch,
     link,
@@ -81,14 +81,10 @@ def communication(*, ranks: int = 2, **changes: Any) -> Communication:
         Timing(size_bytes=size, seconds=((ring_s(ranks, size),) * ranks,) * 3, wrong=0)
         for size in SIZES
     )
+    stack = StackTimings(stack=STACK, outcome=Outcome(kind="completed"), timings=timings)
     fields: dict[str, Any] = {
-        "created_unix_s": 0,
-        "command": "ringside allreduce",
-        "machine": MACHINE,
-        "code_version": "",
         "num_ranks": ranks,
-        "stacks": (StackTimings(stack=STACK, outcome=Outcome(kind="completed"), timings=timings),),
         "hosts": tuple(host.name for host in HOSTS[:ranks]),
         "links": (link("left", "right", 1000),),
     }
-    return Communication(**{**fields, **changes})
+    return communication_of([stack], **{**fields, **changes})

@@ -3,7 +3,7 @@
 from typing import Any
 
 from ringside_core.specs import Communication, Outcome, StackTimings, Timing
-from tests.unit.stats.factory import MACHINE
+from tests.unit.stats.factory import communication_of
 
 
 def communication(random: Any) -> Communication:
@@ -31,11 +31,4 @@ def communication(random: Any) -> Communication:
         for stack, (alpha, beta) in stacks.items()
     ]
     absent = Outcome(kind="refused", reason="needs an NVIDIA GPU: none is found")
-    return Communication(
-        created_unix_s=1_700_000_000.0,
-        command="ringside allreduce --replicas 2",
-        machine=MACHINE,
-        code_version="c0de" * 16,
-        num_ranks=2,
-        stacks=(*made, StackTimings(stack="horovod nccl", outcome=absent)),
-    )
+    return communication_of([*made, StackTimings(stack="horovod nccl", outcome=absent)])

@@ -9,6 +9,7 @@ import numpy as np
 from ringside_core.specs import (
     Arm,
     Block,
+    Communication,
     Comparison,
     EpochRecord,
     LedgerDigest,
@@ -20,6 +21,7 @@ from ringside_core.specs import (
     RunRecord,
     RunSpec,
     Shared,
+    StackTimings,
     Topology,
     backend_options,
     capabilities_of,
@@ -197,6 +199,19 @@ def comparison_of(arms: Sequence[Arm], runs: Sequence[Run], **changes: Any) -> C
         "shared": Shared.from_run(runs[0].spec if runs else spec_of("serial")),
     }
     return Comparison(**{**fields, **changes})
+
+
+def communication_of(stacks: Sequence[StackTimings], **changes: Any) -> Communication:
+    """All-reduces of two ranks."""
+    fields: dict[str, Any] = {
+        "created_unix_s": 1_700_000_000.0,
+        "command": "ringside allreduce",
+        "machine": MACHINE,
+        "code_version": "c0de" * 16,
+        "num_ranks": 2,
+        "stacks": tuple(stacks),
+    }
+    return Communication(**{**fields, **changes})
 
 
 def link(sender: str, receiver: str, mbit_s: float) -> Link:
