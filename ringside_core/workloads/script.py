@@ -1,8 +1,6 @@
 """A user's script, run whole as Python would; `ringside/script.py` has what it calls."""
 
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
@@ -35,18 +33,12 @@ def no_fit(script: str, fits: int = 0) -> RefusalError:
 
 
 def run(script: str) -> None:
-    """Run a script to its end, as Python would, but with seeds, which it may set itself."""
-    path = Path(script_words(script)[0])
+    """Run a script to its end as the main module, with seeds, which it may set itself."""
+    words = script_words(script)
+    path = Path(words[0])
     code = compile(path.read_bytes(), str(path), "exec")
     seed_script()
     KERAS.begin_names()  # an author's own name may be a number that counting on would reach
-    with _as_main(path, script_words(script)) as module:
-        exec(code, vars(module))
-
-
-@contextmanager
-def _as_main(path: Path, words: Sequence[str]) -> Iterator[ModuleType]:
-    """A module that is the main one, as it is when Python runs this file."""
     module = ModuleType("__main__")
     module.__file__ = str(path.resolve())
     sys.modules[f"ringside_user_{path.stem}"] = module  # certificates name the files they are of
@@ -54,6 +46,6 @@ def _as_main(path: Path, words: Sequence[str]) -> Iterator[ModuleType]:
     main, arguments = sys.modules["__main__"], sys.argv
     sys.modules["__main__"], sys.argv = module, list(words)
     try:
-        yield module
+        exec(code, vars(module))
     finally:
         sys.modules["__main__"], sys.argv = main, arguments
