@@ -35,10 +35,10 @@ def certify_arms(
         start: where the processes are started, and by which launcher.
     """
     steps = steps or certified_updates(subjects[0].spec.workload)
-    kept: dict[str, Certificate | None] = {s.arm.label: None for s in subjects}
+    kept: dict[str, Certificate] = {}
     if reuse:
         found = {s.arm.label: _kept(s, steps, start) for s in subjects}
-        kept = {label: None if why else old for label, (old, why) in found.items()}
+        kept = {label: old for label, (old, why) in found.items() if old and not why}
         for why in dict.fromkeys(why for _, why in found.values() if why):
             console.print(f"certified again: {why}", soft_wrap=True, highlight=False)
     with console.status("verifying…") as status:
@@ -58,7 +58,7 @@ def certify_arms(
             except OSError as error:
                 console.print(f"not kept for later commands: {error}", highlight=False)
 
-        missing = [subject for subject in subjects if kept[subject.arm.label] is None]
+        missing = [subject for subject in subjects if subject.arm.label not in kept]
         made = {
             certificate.arm.label: certificate
             for group in _same_training(missing)
@@ -71,21 +71,18 @@ def certify_arms(
                 start=start,
             )
         }
-    if len(missing) < len(subjects):
+    if kept:
         console.print(
             "certified by an earlier command, and unchanged since: "
-            f"{len(subjects) - len(missing)} of {len(subjects)} arms",
+            f"{len(kept)} of {len(subjects)} arms",
             highlight=False,
         )
-    certificates = tuple(
-        # By whatever label it was made, it is of this very run.
-        made[s.arm.label] if (old := kept[s.arm.label]) is None else old.replace(arm=s.arm)
-        for s in subjects
-    )
-    for label, old in kept.items():
-        if old is not None:
-            _write(next(c for c in certificates if c.arm.label == label), folder)
-    return certificates
+    for subject in subjects:
+        if old := kept.get(subject.arm.label):
+            # By whatever label it was made, it is of this very run.
+            made[subject.arm.label] = old.replace(arm=subject.arm)
+            _write(made[subject.arm.label], folder)
+    return tuple(made[subject.arm.label] for subject in subjects)
 
 
 def _kept(subject: Subject, steps: int, start: Start) -> tuple[Certificate | None, str]:
