@@ -33,11 +33,6 @@ class Backend(ABC):
     """A started backend knows who this process is, what it reads, and how values are combined.
 
     Use it as a context manager: to enter it starts or joins a run, to leave it frees what it took.
-
-    Attributes:
-        rank: of this process among those that hold replicas.
-        size: number of those processes.
-        local_replicas: replicas in this process.
     """
 
     def __init__(self, spec: RunSpec, surroundings: Surroundings) -> None:

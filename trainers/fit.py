@@ -104,8 +104,12 @@ def train_call(
     )
     before_stop = 0 if position.place is None else position.place.of_epoch
     data.of_epoch = call.steps_per_epoch or before_stop
-    if not backend.capabilities.synchronous:
-        _check_workers(position)
+    if position.begun is not None and not backend.capabilities.synchronous:
+        raise RefusalError(
+            "Workers that update on their own go on at the beginning of an epoch.",
+            received="a checkpoint within an epoch",
+            advice="Go on from one at the end of an epoch.",
+        )
     training = Training(
         spec=spec,
         backend=backend,
@@ -388,15 +392,6 @@ def _check_state(model: Any) -> None:
             "A layer must not keep a state for each row of a batch: each replica has other rows.",
             received=f"{names[0]}, which is stateful",
             advice="Leave stateful=True out, or train one replica.",
-        )
-
-
-def _check_workers(position: Position) -> None:
-    if position.begun is not None:
-        raise RefusalError(
-            "Workers that update on their own go on at the beginning of an epoch.",
-            received="a checkpoint within an epoch",
-            advice="Go on from one at the end of an epoch.",
         )
 
 
