@@ -114,13 +114,11 @@ def test_values_that_are_no_numbers_are_reported_before_a_difference(
         def all_reduce(self, value: Any, reduction: str) -> Any:
             return np.nan_to_num(value, nan=0.0)
 
-    class Model:
-        """One variable."""
-
-        trainable_variables = (tf.Variable([1.0, 2.0], name="kernel"),)
+    model = tf.keras.Model()
+    model.kernel = tf.Variable([1.0, 2.0], name="kernel")
 
     with pytest.raises(error):
-        check_replicas_equal(Model(), cast(Backend, Fake()), [np.zeros(2)])
+        check_replicas_equal(model, cast(Backend, Fake()), [np.zeros(2)])
 
 
 def compiled(optimizer: Any, precision: str = "float32") -> Any:

@@ -13,7 +13,7 @@ from ringside_core.specs import EpochRecord, RecordInProgress, RefusalError
 from ringside_core.workloads.workload import Workload
 from tests.contract.linear import data
 from tests.training.momentum import STEPS, momentum, train_serial
-from trainers.driver import Listener
+from trainers.driver import Listener, single_numbers
 
 
 class Diary(Listener):
@@ -97,6 +97,12 @@ class Stops(tf.keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         self.model.stop_training = self.epoch == 1
+
+
+def test_logs_are_kept_as_far_as_they_are_numbers() -> None:
+    """A callback may put what it likes into them."""
+    logs = {"loss": 1, "hits": tf.constant([2.5]), "phase": "warm-up", "best": None, "all": [1, 2]}
+    assert single_numbers(logs) == {"loss": 1.0, "hits": 2.5}
 
 
 def test_a_callback_stops_a_training_where_keras_does(tmp_path: Path) -> None:
