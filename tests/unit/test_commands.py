@@ -104,14 +104,16 @@ def test_a_plan_is_made(
     assert not (tmp_path / "runs").exists()
 
 
-# Of hosts, Slurm and TPUs: tests/cluster and tests/training/test_tpu.py run those.
+# Of hosts, Slurm and TPUs: tests/cluster and tests/training/test_tpu.py run those. Of a comparison
+# that was stopped, which needs no --budget: tests/parallel/test_compare.py.
 RUN_HERE = [
     command
     for name in ("check", "doctor", "verify", "trace", "allreduce", "input", "drill", "report",
-                 "verify-report")
+                 "verify-report", "compare")
     for command, _ in asked_of(name)
     if not re.search("host|tpu", command)
-] + [command for command, _ in asked_of("compare") if "--resume runs/" in command]  # fmt: skip
+    and (name != "compare" or re.search("--resume .*--budget", command))
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
