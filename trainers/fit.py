@@ -401,12 +401,13 @@ def _agreed(call: FitCall, backend: Backend) -> tuple[bool, bool, bool]:
     # that.
     looks = any(map(KERAS.looks_at_steps, call.callbacks))
     batches = -1 if call.steps_per_epoch is None else call.steps_per_epoch
-    held_out = digest_of_held_out(call.arguments.get("validation_data"))
+    held = call.arguments.get("validation_data")
+    held_out = digest_of_held_out(held) if backend.size > 1 else 0  # arrays may be large
     same = [batches, len(os.sched_getaffinity(0)), digest(call.arguments.get("x")), held_out]
     own = np.array([looks, bool(call.callbacks), *same, *(-value for value in same)], np.float64)
     found = backend.all_reduce(own, "max")
-    (looks, learns), (most, cores, digested, held) = found[:2], found[2:6]
-    fewest, least_cores, other, other_held = -found[6:]
+    (looks, learns), (most, cores, digested, held_out) = found[:2], found[2:6]
+    fewest, least_cores, other, other_held_out = -found[6:]
     if digested != other:
         raise RefusalError(
             "Every process must give ringside.shard the same data.",
@@ -419,7 +420,7 @@ def _agreed(call: FitCall, backend: Backend) -> tuple[bool, bool, bool]:
             received=f"{int(fewest)} batches in an epoch of one process, {int(most)} of another",
             advice="Give each process all data: Ringside divides each batch among the replicas.",
         )
-    if held != other_held:
+    if held_out != other_held_out:
         raise RefusalError(
             "Every process must evaluate on the same data.",
             received="validation_data with other rows",

@@ -81,7 +81,7 @@ def digest(data: Any) -> int:
 
 
 def digest_of_held_out(data: Any) -> int:
-    """A number of 48 bits of arrays, or of how many batches data have; 0: nothing is known."""
+    """A number of 48 bits of arrays, or of how many batches data have; one for all other data."""
     if isinstance(data, tf.data.Dataset):
         return int(data.cardinality()) % 2**48
     found = hashlib.blake2b(digest_size=6)

@@ -38,7 +38,8 @@ else:
     import ringside_core.keras.keras3_hooks  # noqa: F401
 
 
-_ON_BATCH = ("predict", "test", "train")
+# Methods of Keras' models that run one, beside `fit`.
+_RUNNING = ("evaluate", "predict", "predict_on_batch", "test_on_batch", "train_on_batch")
 
 
 def _reads_only(batch: Any) -> dict[str, Any]:
@@ -98,7 +99,7 @@ class Steps:
         # Every replica gets the whole global batch; public, and called by both Keras.
         backend.strategy_here.experimental_distribute_dataset = as_it_is
         if backend.in_strategy and backend.capabilities.synchronous:
-            for name in ("evaluate", "predict", *(f"{k}_on_batch" for k in _ON_BATCH)):
+            for name in _RUNNING:
                 setattr(tf.keras.Model, name, self._taking(name))
 
     def begin(

@@ -32,6 +32,7 @@ from keras.src.losses import loss
 from ringside_core.keras.part import (
     Part,
     divisor_of_all,
+    mask_of_all,
     mean_over_own_rows,
     postponed,
     shared,
@@ -80,9 +81,7 @@ def _masked(
     reduction: str,
 ) -> Any:  # fmt: skip
     if mask is not None and reduction in ("mean", "sum_over_batch_size"):
-        mask, reduction = tf.cast(mask, dtype), "sum"
-        size = tf.cast(tf.size(mask), dtype)
-        mask *= tf.math.divide_no_nan(size, divisor_of_all(part, tf.reduce_sum(mask)))
+        mask, reduction = mask_of_all(part, mask, dtype), "sum"
     return upstream(sample_weight, mask, dtype=dtype, reduction=reduction)
 
 

@@ -30,7 +30,7 @@ from tf_keras.src.utils import losses_utils
 
 from ringside_core.keras.part import (
     Part,
-    divisor_of_all,
+    mask_of_all,
     mean_over_own_rows,
     postponed,
     shared,
@@ -79,10 +79,7 @@ def _valid(
 ) -> Any:
     if mask is None or reduction not in (tf.keras.losses.Reduction.AUTO, _MEAN):
         return upstream(losses, sw, mask, reduction)
-    mask = tf.cast(mask, losses.dtype)
-    size = tf.cast(tf.size(mask), losses.dtype)
-    mask *= tf.math.divide_no_nan(size, divisor_of_all(part, tf.reduce_sum(mask)))
-    return losses_utils.apply_mask(losses, sw, mask)
+    return losses_utils.apply_mask(losses, sw, mask_of_all(part, mask, losses.dtype))
 
 
 def _reduction(loss: Any) -> Any:

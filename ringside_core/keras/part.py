@@ -346,6 +346,13 @@ def divisor_of_all(part: Part, divisor: Any) -> Any:
     return total * tf.cast(part.portion / (part.size if part.tiled else 1), total.dtype)
 
 
+def mask_of_all(part: Part, mask: Any, dtype: Any) -> Any:
+    """A mask × what makes a mean over its entries one over those that masks of all rows leave."""
+    mask = tf.cast(mask, dtype)
+    size = tf.cast(tf.size(mask), dtype)
+    return mask * tf.math.divide_no_nan(size, divisor_of_all(part, tf.reduce_sum(mask)))
+
+
 def wide_in_float64(make: Any) -> Any:
     """The __init__ of a dtype policy by which in float64 every layer computes so."""
 
